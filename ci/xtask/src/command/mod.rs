@@ -1,0 +1,6 @@
+//! One file per command.
+
+pub mod bindings;
+pub mod forward;
+pub mod setup;
+pub mod test;

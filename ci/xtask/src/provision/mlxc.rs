@@ -1,0 +1,120 @@
+//! `libmlxc.a`: mlx-c from the mlx-sys package's own sources, against the environment's libmlx.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cargo;
+use crate::process;
+
+use super::Session;
+use super::step::{Inputs, Step};
+use super::venv::remove_all;
+
+/// Stands in for `<format>`; included before every source.
+const FORMAT_SHIM: &str = "ci/native/format.h";
+/// Accessors that mlx-c leaves out on x86-64.
+const HALF: &str = "ci/native/half.cpp";
+
+/// The step; its output is the archive.
+pub fn step(session: &Session, venv: &Step) -> Result<Step> {
+    let layout = session.layout;
+    let inputs = Inputs::default()
+        .step(venv)
+        .text("mlx-sys", &cargo::locked(layout, "mlx-sys")?)
+        .file(&layout.join(FORMAT_SHIM))?
+        .file(&layout.join(HALF))?;
+    Ok(Step::new(&layout.mlx(), "mlx-c", inputs, vec![layout.lib().join("libmlxc.a")]))
+}
+
+/// Compiles on all cores. Objects that an interrupted run finished are kept and used.
+pub fn make(session: &Session, cxx: &Path, step: &Step) -> Result<()> {
+    let layout = session.layout;
+    let compile = Compile {
+        session,
+        cxx,
+        mlx_c: sources_of_mlx_c(session)?,
+        mlx: layout.site_packages()?.join("mlx/include"),
+        objects: layout.mlx().join("build").join(&step.digest()[..16]),
+    };
+    fs::create_dir_all(&compile.objects)
+        .with_context(|| format!("cannot create {}", compile.objects.display()))?;
+    let mut sources = cpp_files(&compile.mlx_c.join("mlx/c"))?;
+    sources.push(layout.join(HALF));
+    compile.all(&sources)?;
+    archive(session, &compile.objects, &sources)?;
+    remove_all(&layout.mlx().join("build"))
+}
+
+/// The folder of the mlx-c sources.
+pub fn sources_of_mlx_c(session: &Session) -> Result<PathBuf> {
+    let offline = session.options.offline;
+    Ok(cargo::package_sources(session.layout, "mlx-sys", offline)?.join("src/mlx-c"))
+}
+
+struct Compile<'a> {
+    session: &'a Session<'a>,
+    cxx: &'a Path,
+    mlx_c: PathBuf,
+    mlx: PathBuf,
+    objects: PathBuf,
+}
+
+impl Compile<'_> {
+    fn all(&self, sources: &[PathBuf]) -> Result<()> {
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let queue = Mutex::new(sources.iter());
+        let next = || queue.lock().ok().and_then(|mut queue| queue.next());
+        thread::scope(|scope| {
+            let work = || std::iter::from_fn(next).try_for_each(|source| self.one(source));
+            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().try_for_each(|worker| {
+                worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a compile thread panicked")))
+            })
+        })
+    }
+
+    fn one(&self, source: &Path) -> Result<()> {
+        let object = object(&self.objects, source);
+        if object.exists() {
+            return Ok(());
+        }
+        let part = object.with_extension("part");
+        let mut cxx = self.session.command(self.cxx)?;
+        cxx.args(["-std=c++20", "-O2", "-fPIC", "-c", "-include"]);
+        cxx.arg(self.session.layout.join(FORMAT_SHIM));
+        cxx.arg("-I").arg(&self.mlx_c).arg("-isystem").arg(&self.mlx);
+        cxx.arg(source).arg("-o").arg(&part);
+        process::capture(&mut cxx, &format!("compiling {}", source.display()))?;
+        fs::rename(&part, &object).with_context(|| format!("cannot write {}", object.display()))
+    }
+}
+
+fn archive(session: &Session, objects: &Path, sources: &[PathBuf]) -> Result<()> {
+    let lib = session.layout.lib();
+    fs::create_dir_all(&lib).with_context(|| format!("cannot create {}", lib.display()))?;
+    let part = lib.join("libmlxc.a.part");
+    if part.exists() {
+        fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?;
+    }
+    let mut ar = session.command("ar")?;
+    ar.arg("rcsD").arg(&part).args(sources.iter().map(|source| object(objects, source)));
+    process::capture(&mut ar, "making libmlxc.a")?;
+    fs::rename(&part, lib.join("libmlxc.a")).context("cannot rename libmlxc.a.part")
+}
+
+fn object(objects: &Path, source: &Path) -> PathBuf {
+    objects.join(source.file_name().unwrap_or_default()).with_extension("o")
+}
+
+fn cpp_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = folder.read_dir().with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|ext| ext == "cpp"));
+    files.sort();
+    ensure!(!files.is_empty(), "{}: holds no .cpp file", folder.display());
+    Ok(files)
+}
