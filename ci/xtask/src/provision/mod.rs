@@ -5,6 +5,7 @@ mod bindings;
 mod cargo_config;
 mod lock;
 mod mlxc;
+mod models;
 mod step;
 mod tools;
 mod venv;
@@ -18,6 +19,7 @@ use anyhow::{Context, Result};
 use crate::layout::{Layout, Platform};
 
 use lock::Lock;
+use step::Step;
 use tools::Tools;
 
 /// What to provision and how.
@@ -54,37 +56,43 @@ pub fn run(layout: &Layout, options: &Options) -> Result<()> {
     let mlx = layout.mlx();
     fs::create_dir_all(&mlx).with_context(|| format!("cannot create {}", mlx.display()))?;
     let session = Session { layout, options, lock: Lock::acquire(&mlx.join("lock"))? };
-    match platform {
-        Platform::LinuxX86 => linux(&session),
-        Platform::MacArm => mac(&session),
+    let venv = match platform {
+        Platform::LinuxX86 => linux(&session)?,
+        Platform::MacArm => mac(&session)?,
+    };
+    models::small(&session, &venv)?.ensure(&session, || models::make_small(&session))?;
+    if options.large_models {
+        models::large(&session, &venv)?.ensure(&session, || models::make_large(&session))?;
     }
+    Ok(())
 }
 
-fn linux(session: &Session) -> Result<()> {
+/// libmlx from the Python package, mlx-c compiled against it.
+fn linux(session: &Session) -> Result<Step> {
     let venv = venv::step(session)?;
     let mlxc = mlxc::step(session, &venv)?;
     let bindings = bindings::step(session)?;
-    // Everything missing is named before anything is downloaded.
-    let tools = match [&venv, &mlxc, &bindings].iter().all(|step| step.is_current()) {
-        true => None,
-        false => Some(Tools::find(Platform::LinuxX86)?),
-    };
-    if let Some(tools) = tools {
-        venv.ensure(session, || venv::make(session, &tools.python))?;
-        mlxc.ensure(session, || mlxc::make(session, &tools.cxx, &mlxc))?;
-        bindings.ensure(session, || bindings::make(session, &tools.cxx))?;
-    } else {
-        [&venv, &mlxc, &bindings].iter().for_each(|step| step.report_current(session));
-    }
-    cargo_config::write(session, &mlxc, &bindings)
+    // Everything that is missing is named before anything is downloaded.
+    let tools = needed_tools(Platform::LinuxX86, &[&venv, &mlxc, &bindings])?;
+    venv.ensure(session, || venv::make(session, tools.python()?))?;
+    mlxc.ensure(session, || mlxc::make(session, tools.cxx()?, &mlxc))?;
+    bindings.ensure(session, || bindings::make(session, tools.cxx()?))?;
+    cargo_config::write(session)?;
+    Ok(venv)
 }
 
-fn mac(session: &Session) -> Result<()> {
+/// mlx-sys builds MLX itself; only the oracles are provisioned.
+fn mac(session: &Session) -> Result<Step> {
     let venv = venv::step(session)?;
-    if venv.is_current() {
-        venv.report_current(session);
-        return Ok(());
+    let tools = needed_tools(Platform::MacArm, &[&venv])?;
+    venv.ensure(session, || venv::make(session, tools.python()?))?;
+    Ok(venv)
+}
+
+/// Looks for the tools unless every step is current.
+fn needed_tools(platform: Platform, steps: &[&Step]) -> Result<Tools> {
+    if steps.iter().all(|step| step.is_current()) {
+        return Ok(Tools::default());
     }
-    let tools = Tools::find(Platform::MacArm)?;
-    venv.ensure(session, || venv::make(session, &tools.python))
+    Tools::find(platform)
 }

@@ -39,7 +39,9 @@ impl Step {
     /// Runs `make` unless the step is current.
     pub fn ensure(&self, session: &Session, make: impl FnOnce() -> Result<()>) -> Result<()> {
         if self.is_current() {
-            self.report_current(session);
+            if session.options.verbose {
+                eprintln!("{:<10} up to date", self.name);
+            }
             return Ok(());
         }
         eprintln!("{:<10} …", self.name);
@@ -47,13 +49,6 @@ impl Step {
         self.redo(make).with_context(|| format!("setup step {}", self.name))?;
         eprintln!("{:<10} done in {:.1} s", self.name, start.elapsed().as_secs_f64());
         Ok(())
-    }
-
-    /// Says, where asked to, that there is nothing to do.
-    pub fn report_current(&self, session: &Session) {
-        if session.options.verbose {
-            eprintln!("{:<10} up to date", self.name);
-        }
     }
 
     fn redo(&self, make: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -87,20 +82,15 @@ pub struct Inputs {
 
 impl Inputs {
     /// Adds a text under a label.
-    pub fn text(mut self, label: &str, text: &str) -> Self {
-        for part in [label, text] {
-            self.hash.update((part.len() as u64).to_le_bytes());
-            self.hash.update(part);
-        }
-        self
+    pub fn text(self, label: &str, text: &str) -> Self {
+        self.bytes(label, text.as_bytes())
     }
 
     /// Adds the contents of a file.
     pub fn file(self, path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path);
-        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(self.text(&name, &text))
+        Ok(self.bytes(&name, &bytes))
     }
 
     /// Adds the inputs of a step that this one builds on.
@@ -108,7 +98,17 @@ impl Inputs {
         self.text(step.name, &step.digest)
     }
 
-    fn finish(self) -> String {
+    /// The digest, in hexadecimal.
+    pub fn finish(self) -> String {
         self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Lengths go in too, so that no two lists of inputs hash the same bytes.
+    fn bytes(mut self, label: &str, bytes: &[u8]) -> Self {
+        for part in [label.as_bytes(), bytes] {
+            self.hash.update((part.len() as u64).to_le_bytes());
+            self.hash.update(part);
+        }
+        self
     }
 }

@@ -3,10 +3,10 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::layout::Platform;
 
@@ -14,13 +14,11 @@ use crate::layout::Platform;
 /// the lowest.
 const PYTHON_MINORS: std::ops::RangeInclusive<u32> = 11..=14;
 
-/// Programs that setup runs.
-#[derive(Debug)]
+/// Programs that setup runs; none where no step needs one.
+#[derive(Debug, Default)]
 pub struct Tools {
-    /// A Python that can make environments.
-    pub python: PathBuf,
-    /// A compiler that knows C++20.
-    pub cxx: PathBuf,
+    python: Option<PathBuf>,
+    cxx: Option<PathBuf>,
 }
 
 /// Something the machine lacks, and how to get it.
@@ -32,6 +30,16 @@ struct Missing {
 }
 
 impl Tools {
+    /// A Python that can make environments.
+    pub fn python(&self) -> Result<&Path> {
+        self.python.as_deref().context("no Python was looked for")
+    }
+
+    /// A compiler that knows C++20.
+    pub fn cxx(&self) -> Result<&Path> {
+        self.cxx.as_deref().context("no compiler was looked for")
+    }
+
     /// Looks for every tool; the error names all that are missing.
     pub fn find(platform: Platform) -> Result<Self> {
         let python = find_python(&candidates("PYTHON", &PYTHON_NAMES));
@@ -39,7 +47,7 @@ impl Tools {
         // mlx-sys builds MLX there itself, with CMake.
         let cmake = (platform == Platform::MacArm).then(find_cmake).transpose();
         match (python, cxx, cmake) {
-            (Ok(python), Ok(cxx), Ok(_)) => Ok(Self { python, cxx }),
+            (Ok(python), Ok(cxx), Ok(_)) => Ok(Self { python: Some(python), cxx: Some(cxx) }),
             (python, cxx, cmake) => {
                 bail!(describe([python.err(), cxx.err(), cmake.err()].into_iter().flatten()))
             }
