@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::cargo;
 use crate::layout::Layout;
@@ -40,30 +40,42 @@ pub struct Doctor {
 impl Verify {
     /// Exits as the tool does.
     pub fn run(self) -> Result<ExitCode> {
-        forward(&["run", "--quiet", "--package", "mlx-parity", "--", "verify"], &self.args)
-    }
-}
-
-impl Bench {
-    /// Exits as Cargo does.
-    pub fn run(self) -> Result<ExitCode> {
-        forward(&["bench", "--workspace"], &self.args)
+        tool("verify", &self.args)
     }
 }
 
 impl Doctor {
     /// Exits as the tool does.
     pub fn run(self) -> Result<ExitCode> {
-        forward(&["run", "--quiet", "--package", "mlx-parity", "--", "doctor"], &self.args)
+        tool("doctor", &self.args)
     }
 }
 
-fn forward(before: &[&str], args: &[OsString]) -> Result<ExitCode> {
+impl Bench {
+    /// Exits as Cargo does.
+    pub fn run(self) -> Result<ExitCode> {
+        let layout = provisioned()?;
+        let mut bench = cargo::command(&layout);
+        exit_code(bench.args(["bench", "--workspace"]).args(&self.args))
+    }
+}
+
+fn tool(verb: &str, args: &[OsString]) -> Result<ExitCode> {
+    let layout = provisioned()?;
+    // Built apart from the run: Cargo's exit code for a failed build, 101, has a meaning of its own
+    // in the tool.
+    let mut build = cargo::command(&layout);
+    let status = build.args(["build", "--package", "mlx-parity"]).status();
+    ensure!(status.context("cannot start cargo")?.success(), "mlx-parity cannot be built");
+    let mut run = cargo::command(&layout);
+    run.args(["run", "--quiet", "--package", "mlx-parity", "--", verb]);
+    exit_code(run.args(args))
+}
+
+fn provisioned() -> Result<Layout> {
     let layout = Layout::locate()?;
     provision::run(&layout, &Options::default())?;
-    let mut command = cargo::command(&layout);
-    command.args(before).args(args);
-    exit_code(&mut command)
+    Ok(layout)
 }
 
 /// Runs `command` with this process's own streams and returns its exit code.
@@ -72,4 +84,27 @@ fn exit_code(command: &mut Command) -> Result<ExitCode> {
         command.status().with_context(|| format!("cannot start {}", process::shown(command)))?;
     let code = status.code().with_context(|| format!("{}: {status}", process::shown(command)))?;
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn shell(script: &str) -> Result<ExitCode> {
+        exit_code(Command::new("sh").args(["-c", script]))
+    }
+
+    #[rstest]
+    fn an_exit_code_passes_through_unchanged(#[values(0, 1, 2, 4, 100, 101, 102, 103)] code: u8) {
+        let got = shell(&format!("exit {code}")).expect("sh starts");
+        assert_eq!(format!("{got:?}"), format!("{:?}", ExitCode::from(code)));
+    }
+
+    #[test]
+    fn a_death_by_signal_is_an_error_that_names_it() {
+        let error = shell("kill -9 $$").expect_err("it was killed").to_string();
+        assert!(error.contains("signal: 9"), "{error}");
+    }
 }

@@ -35,3 +35,48 @@ impl Lock {
         Ok(Stdio::from(self.file.try_clone().context("cannot pass the setup lock on")?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::super::step::{Inputs, Step};
+    use super::*;
+
+    #[test]
+    fn of_two_setups_at_once_one_does_the_work() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (mlx, runs) = (folder.path(), AtomicU32::new(0));
+        let setup = || {
+            let _lock = Lock::acquire(&mlx.join("lock")).expect("locked");
+            let step = Step::new(mlx, "slow", Inputs::default(), vec![mlx.join("out")]);
+            let make = || {
+                runs.fetch_add(1, Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(200));
+                Ok(std::fs::write(mlx.join("out"), "")?)
+            };
+            step.ensure(false, make).expect("made");
+        };
+        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(setup))));
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+    }
+
+    /// Setup that is killed cannot end its children; the next one waits for them.
+    #[test]
+    fn a_child_left_behind_keeps_the_lock() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("lock");
+        let lock = Lock::acquire(&path).expect("locked");
+        let start = Instant::now();
+        let mut sleep = Command::new("sleep");
+        let mut orphan =
+            sleep.arg("1").stdin(lock.as_stdin().expect("cloned")).spawn().expect("sleep starts");
+        drop((lock, sleep));
+        drop(Lock::acquire(&path).expect("locked"));
+        assert!(start.elapsed() >= Duration::from_millis(900), "{:?}", start.elapsed());
+        orphan.wait().expect("it ended");
+    }
+}

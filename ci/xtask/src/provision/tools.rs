@@ -144,3 +144,54 @@ fn describe(missing: impl Iterator<Item = Missing>) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixtures<const N: usize>(names: [&str; N]) -> [OsString; N] {
+        names.map(|name| format!("{}/fixtures/{name}", env!("CARGO_MANIFEST_DIR")).into())
+    }
+
+    #[test]
+    fn the_first_python_that_will_do_is_taken() {
+        let programs = fixtures(["none", "python-2", "python-without-venv", "python-fit"]);
+        assert_eq!(find_python(&programs).expect("the last one"), PathBuf::from(&programs[3]));
+    }
+
+    #[test]
+    fn a_missing_python_says_what_each_candidate_lacked() {
+        let programs = fixtures(["none", "python-2", "python-without-venv"]);
+        let missing = find_python(&programs).expect_err("none will do");
+        for part in ["none: not found", "python-2: is 2.7", "lacks the modules venv and ensurepip"]
+        {
+            assert!(missing.what.contains(part), "{} lacks {part}", missing.what);
+        }
+        assert!(missing.debian.contains("python3-venv"));
+    }
+
+    #[test]
+    fn a_compiler_without_cxx20_is_no_compiler() {
+        let programs = fixtures(["none", "cxx-17"]);
+        let missing = find_cxx(&programs).expect_err("none will do");
+        assert!(missing.what.starts_with("a C++20 compiler (tried "), "{}", missing.what);
+    }
+
+    #[test]
+    fn everything_missing_is_named_at_once_with_both_ways_to_get_it() {
+        let python = find_python(&[]).expect_err("no candidate");
+        let cxx = find_cxx(&[]).expect_err("no candidate");
+        let text = describe([python, cxx].into_iter());
+        let wanted = [
+            "Python 3.11 to 3.14 with pip and venv",
+            "apt-get install python3 python3-venv",
+            "brew install python@3.13",
+            "C++20 compiler",
+            "apt-get install g++",
+            "xcode-select --install",
+        ];
+        for part in wanted {
+            assert!(text.contains(part), "{text}\nlacks {part}");
+        }
+    }
+}
