@@ -1,1 +1,26 @@
-//! Placeholder
+#![doc = include_str!("../README.md")]
+
+pub mod array;
+pub mod cache;
+pub mod config;
+mod decoder;
+mod error;
+mod fault;
+mod generate;
+mod model;
+pub mod nn;
+pub mod ops;
+mod runtime;
+mod taps;
+mod tokenizer;
+mod weights;
+
+pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
+pub use error::EngineError;
+pub use fault::Fault;
+pub use generate::{Finish, GenerateOptions, Generated, generate};
+pub use mlx_rs::Array;
+pub use model::{LoadOptions, Model, supported_model_types};
+pub use runtime::{RuntimeInfo, runtime_info};
+pub use taps::Taps;
+pub use tokenizer::Tokenizer;

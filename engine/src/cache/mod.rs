@@ -1,0 +1,97 @@
+//! Key and value caches, layer by layer, as `mlx_lm/models/cache.py` keeps them.
+
+mod mask;
+mod plain;
+mod rotating;
+
+pub use mask::causal_mask;
+pub use plain::PlainCache;
+pub use rotating::RotatingCache;
+
+use mlx_rs::Array;
+
+use crate::error::EngineError;
+use crate::ops::Mask;
+
+/// Positions a buffer grows by at a time.
+pub(crate) const STEP: i32 = 256;
+
+/// The cache of one layer. Keys and values are `[batch, kv_heads, positions, head_dim]`.
+#[derive(Debug, Clone)]
+pub enum KvCache {
+    /// Keeps every position.
+    Plain(PlainCache),
+    /// Keeps a window of positions.
+    Rotating(RotatingCache),
+}
+
+impl KvCache {
+    /// Tokens seen so far: the position of the next one.
+    pub fn offset(&self) -> i32 {
+        match self {
+            Self::Plain(cache) => cache.offset(),
+            Self::Rotating(cache) => cache.offset(),
+        }
+    }
+
+    /// Takes the keys and values of new positions in and returns all that may be attended to.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws.
+    pub fn update(&mut self, keys: &Array, values: &Array) -> Result<(Array, Array), EngineError> {
+        match self {
+            Self::Plain(cache) => cache.update(keys, values),
+            Self::Rotating(cache) => cache.update(keys, values),
+        }
+    }
+
+    /// The mask for `count` new positions, to be asked for before [`KvCache::update`].
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws.
+    pub fn mask(&self, count: i32, window: Option<i32>) -> Result<Mask, EngineError> {
+        match self {
+            Self::Plain(cache) => cache.mask(count, window),
+            Self::Rotating(cache) => cache.mask(count, window),
+        }
+    }
+
+    /// The column of the newest position among the keys that the last [`KvCache::update`] returned.
+    pub fn newest(&self) -> i32 {
+        match self {
+            Self::Plain(cache) => cache.offset() - 1,
+            Self::Rotating(cache) => cache.newest(),
+        }
+    }
+
+    /// The buffers, for evaluation between prefill chunks.
+    pub fn state(&self) -> impl Iterator<Item = &Array> {
+        let buffers = match self {
+            Self::Plain(cache) => cache.buffers(),
+            Self::Rotating(cache) => cache.buffers(),
+        };
+        buffers.into_iter().flat_map(|pair| [&pair.keys, &pair.values])
+    }
+}
+
+/// The two buffers of one layer.
+#[derive(Debug, Clone)]
+pub(crate) struct Buffers {
+    pub(crate) keys: Array,
+    pub(crate) values: Array,
+}
+
+impl Buffers {
+    /// Applies one step to both buffers.
+    pub(crate) fn map(
+        &self,
+        step: impl Fn(&Array) -> Result<Array, EngineError>,
+    ) -> Result<Self, EngineError> {
+        Ok(Self { keys: step(&self.keys)?, values: step(&self.values)? })
+    }
+
+    /// Positions the buffers have room for.
+    pub(crate) fn capacity(&self) -> i32 {
+        self.keys.dim(2)
+    }
+}

@@ -1,0 +1,30 @@
+//! Keys that cannot change what a trained model computes.
+
+/// Keys of `config.json` that may be present and are not read, each with why it is harmless. Keys
+/// that could change the maths never belong here, whatever the reference does with them.
+pub const HARMLESS: &[(&str, &str)] = &[
+    ("_name_or_path", "provenance"),
+    ("architectures", "names the training class; model_type decides"),
+    ("attention_dropout", "training only"),
+    ("auto_map", "names Python classes"),
+    ("bos_token_id", "tokenizer"),
+    ("cache_implementation", "how another library stores its cache"),
+    ("dtype", "the checkpoint's tensors say their own dtype"),
+    ("eos_token_id", "read for generation, not by the model"),
+    ("initializer_range", "training only"),
+    ("is_decoder", "all models here are decoders"),
+    ("is_llama_config", "provenance"),
+    ("output_attentions", "asks another library for extra output"),
+    ("output_hidden_states", "asks another library for extra output"),
+    ("pad_token_id", "tokenizer"),
+    ("return_dict", "asks another library for another output type"),
+    ("torch_dtype", "the checkpoint's tensors say their own dtype"),
+    ("transformers.js_config", "settings of a JavaScript library"),
+    ("transformers_version", "provenance"),
+    ("unk_token_id", "tokenizer"),
+    ("use_cache", "the decoder always caches"),
+];
+
+pub(super) fn is_harmless(key: &str) -> bool {
+    HARMLESS.iter().any(|(harmless, _)| *harmless == key)
+}

@@ -1,0 +1,151 @@
+//! The strict reader of a model folder's `config.json`.
+//!
+//! A key that nothing reads is an error unless it is listed as harmless (see [`HARMLESS`]); a key
+//! that mlx-lm ignores although it changes the maths is only accepted with the value that mlx-lm's
+//! maths has. So a config either means what is computed, or is refused.
+
+mod dense;
+mod dims;
+mod gemma3_text;
+mod harmless;
+mod json;
+mod llama;
+mod quantization;
+mod qwen3;
+mod rope;
+
+pub use dense::{DenseConfig, LayerKind};
+pub use dims::Dims;
+pub use gemma3_text::Gemma3TextConfig;
+pub use harmless::HARMLESS;
+pub use quantization::{Override, Quantization};
+pub use rope::RopeScaling;
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::error::EngineError;
+
+/// A `config.json`, parsed but not yet given a meaning.
+#[derive(Debug, Clone)]
+pub struct ConfigFile {
+    path: PathBuf,
+    object: Map<String, Value>,
+}
+
+impl ConfigFile {
+    /// Reads `config.json` of a model folder.
+    ///
+    /// # Errors
+    /// [`EngineError::Io`] where it cannot be read, [`EngineError::Config`] where it is not a JSON
+    /// object or holds a key twice.
+    pub fn read(folder: &Path) -> Result<Self, EngineError> {
+        let path = folder.join("config.json");
+        let object = json::read_object(&path)?;
+        Ok(Self { path, object })
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The value of `model_type`.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] where it is missing or no string.
+    pub fn model_type(&self) -> Result<&str, EngineError> {
+        self.object
+            .get("model_type")
+            .and_then(Value::as_str)
+            .ok_or_else(|| self.error("`model_type` is missing or not a string"))
+    }
+
+    /// The ids that end a generation: `eos_token_id` of `generation_config.json` where that file has
+    /// one, else of `config.json`, else none (`load_config` of `mlx_lm/utils.py`).
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] where the value is neither an id nor a list of ids.
+    pub fn eos_token_ids(&self) -> Result<Vec<u32>, EngineError> {
+        let path = self.path.with_file_name("generation_config.json");
+        if path.exists() {
+            let object = json::read_object(&path)?;
+            if let Some(value) = object.get("eos_token_id").filter(|value| !value.is_null()) {
+                return token_ids(value).ok_or_else(|| bad_eos(&path));
+            }
+        }
+        match self.object.get("eos_token_id") {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(value) => token_ids(value).ok_or_else(|| bad_eos(&self.path)),
+        }
+    }
+
+    /// The keys that describe the architecture, as its strict wire form.
+    pub(crate) fn wire<T: DeserializeOwned>(&self) -> Result<T, EngineError> {
+        let meant: Map<String, Value> = self
+            .object
+            .iter()
+            .filter(|(key, _)| !harmless::is_harmless(key) && !quantization::is_key(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        serde_json::from_value(Value::Object(meant)).map_err(|error| self.error(error))
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        self.object.get(key).filter(|value| !value.is_null())
+    }
+
+    /// An error about this file.
+    pub(crate) fn error(&self, message: impl Display) -> EngineError {
+        EngineError::Config { file: self.path.clone(), message: message.to_string() }
+    }
+
+    /// An error about a value of this file that asks for other maths.
+    pub(crate) fn unsupported(
+        &self,
+        key: &str,
+        found: impl Display,
+        wanted: impl Display,
+    ) -> EngineError {
+        EngineError::UnsupportedConfig {
+            file: self.path.clone(),
+            key: key.to_owned(),
+            found: found.to_string(),
+            wanted: wanted.to_string(),
+        }
+    }
+
+    /// Refuses a value that is given and not among those that mean what is computed.
+    pub(crate) fn only<T: PartialEq + Display>(
+        &self,
+        key: &str,
+        found: Option<&T>,
+        allowed: &[T],
+    ) -> Result<(), EngineError> {
+        match found {
+            Some(value) if !allowed.contains(value) => {
+                let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+                Err(self.unsupported(key, value, allowed.join(" or ")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn bad_eos(path: &Path) -> EngineError {
+    EngineError::Config {
+        file: path.to_owned(),
+        message: "`eos_token_id` is neither a token id nor a list of token ids".to_owned(),
+    }
+}
+
+fn token_ids(value: &Value) -> Option<Vec<u32>> {
+    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+    match value {
+        Value::Array(ids) => ids.iter().map(id).collect(),
+        single => Some(vec![id(single)?]),
+    }
+}

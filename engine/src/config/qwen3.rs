@@ -1,0 +1,104 @@
+//! `model_type` qwen3: `ModelArgs` of `mlx_lm/models/qwen3.py`.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{ConfigFile, DenseConfig, Dims, LayerKind, RopeScaling};
+use crate::error::EngineError;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireQwen3 {
+    #[serde(rename = "model_type")]
+    _model_type: String,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    intermediate_size: usize,
+    num_attention_heads: usize,
+    rms_norm_eps: f64,
+    vocab_size: usize,
+    num_key_value_heads: usize,
+    #[serde(rename = "max_position_embeddings")]
+    _max_position_embeddings: usize,
+    head_dim: usize,
+    tie_word_embeddings: bool,
+    rope_theta: Option<f64>,
+    rope_scaling: Option<Value>,
+    rope_parameters: Option<Value>,
+    // The reference reads none of the following; they are taken only where they change nothing.
+    hidden_act: Option<String>,
+    attention_bias: Option<bool>,
+    use_sliding_window: Option<bool>,
+    sliding_window: Option<usize>,
+    #[serde(rename = "max_window_layers")]
+    _max_window_layers: Option<usize>,
+    layer_types: Option<Vec<String>>,
+}
+
+impl DenseConfig {
+    /// Reads a qwen3 config.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] and [`EngineError::UnsupportedConfig`], naming the file and the key.
+    pub fn read_qwen3(file: &ConfigFile) -> Result<Self, EngineError> {
+        let wire: WireQwen3 = file.wire()?;
+        refuse_other_maths(file, &wire)?;
+        let (rope_base, rope_scale) = rope(file, &wire)?;
+        let dims = Dims {
+            hidden_size: wire.hidden_size,
+            num_layers: wire.num_hidden_layers,
+            intermediate_size: wire.intermediate_size,
+            heads: wire.num_attention_heads,
+            kv_heads: wire.num_key_value_heads,
+            head_dim: wire.head_dim,
+            vocab_size: wire.vocab_size,
+            eps: wire.rms_norm_eps,
+        };
+        Ok(Self {
+            dims: dims.checked(file)?,
+            attention_bias: false,
+            mlp_bias: false,
+            qk_norm: true,
+            rope_traditional: false,
+            rope_base,
+            rope_scale,
+            tied: wire.tie_word_embeddings,
+            layers: vec![LayerKind::Full; wire.num_hidden_layers],
+            window: None,
+        })
+    }
+}
+
+/// Base and scale. `rope_parameters` gives what `rope_theta` and `rope_scaling` leave open, and may
+/// not contradict what they say.
+fn rope(file: &ConfigFile, wire: &WireQwen3) -> Result<(f64, f64), EngineError> {
+    let parameters = RopeScaling::read(file, "rope_parameters", wire.rope_parameters.as_ref())?;
+    let scaling = match &wire.rope_scaling {
+        Some(value) => RopeScaling::read(file, "rope_scaling", Some(value))?,
+        None => parameters,
+    };
+    let base = wire
+        .rope_theta
+        .or(parameters.theta)
+        .ok_or_else(|| file.error("`rope_theta` is missing, here and in `rope_parameters`"))?;
+    file.only("rope_parameters.rope_theta", parameters.theta.as_ref(), &[base])?;
+    file.only("rope_scaling.rope_theta", scaling.theta.as_ref(), &[base])?;
+    if wire.rope_parameters.is_some() && parameters.scale != scaling.scale {
+        let wanted = "the scaling that `rope_scaling` says";
+        return Err(file.unsupported("rope_parameters", "another scaling", wanted));
+    }
+    Ok((base, scaling.scale))
+}
+
+fn refuse_other_maths(file: &ConfigFile, wire: &WireQwen3) -> Result<(), EngineError> {
+    file.only("hidden_act", wire.hidden_act.as_ref(), &["silu".into(), "swish".into()])?;
+    file.only("attention_bias", wire.attention_bias.as_ref(), &[false])?;
+    file.only("use_sliding_window", wire.use_sliding_window.as_ref(), &[false])?;
+    if wire.use_sliding_window.is_none() {
+        file.only("sliding_window", wire.sliding_window.as_ref(), &[])?;
+    }
+    for kind in wire.layer_types.iter().flatten() {
+        file.only("layer_types", Some(kind), &["full_attention".into()])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Every way the engine can refuse or fail.
+
+use std::path::PathBuf;
+
+use mlx_parity_tensor::safetensors::SafetensorsError;
+use mlx_parity_tensor::{Dtype, TensorError};
+use mlx_rs::error::{AsSliceError, Exception};
+
+/// What went wrong, with the file, the found and the wanted where they are known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// MLX threw while an op was built or evaluated.
+    #[error("mlx op {op}: {message}")]
+    Op {
+        /// The op's name as in `mlx.core`.
+        op: &'static str,
+        /// MLX's own message.
+        message: String,
+    },
+    /// A value was read as a dtype it does not have.
+    #[error("{what} has dtype {found}, a read as {wanted} would reinterpret it")]
+    WrongDtype {
+        /// The thing that was read.
+        what: String,
+        /// The dtype it has.
+        found: String,
+        /// The dtype that was asked for.
+        wanted: &'static str,
+    },
+    /// A dtype that only one side of the border between host tensors and MLX arrays knows.
+    #[error("dtype {found} cannot cross between host tensors and mlx arrays")]
+    NoSuchDtype {
+        /// The dtype's name.
+        found: String,
+    },
+    /// A host tensor with an extent MLX cannot index.
+    #[error("shape {shape:?} has an extent above 2147483647, the largest mlx can hold")]
+    ShapeTooLarge {
+        /// The tensor's shape.
+        shape: Vec<usize>,
+    },
+    /// A host tensor that contradicts itself.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// A weight file or index that cannot be read.
+    #[error(transparent)]
+    Safetensors(#[from] SafetensorsError),
+    /// A file of the model folder that cannot be opened or read.
+    #[error("{}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A config file that is not what its reader takes: bad JSON, unknown key, missing key, wrong type.
+    #[error("{}: {message}", file.display())]
+    Config {
+        /// The config file.
+        file: PathBuf,
+        /// What is wrong, naming the key.
+        message: String,
+    },
+    /// A key whose value asks for maths that the reference does not do.
+    #[error("{}: `{key}` is {found}, supported: {wanted}", file.display())]
+    UnsupportedConfig {
+        /// The config file.
+        file: PathBuf,
+        /// The key.
+        key: String,
+        /// Its value.
+        found: String,
+        /// What is supported.
+        wanted: String,
+    },
+    /// A model type that no architecture here answers to.
+    #[error(
+        "{}: model_type `{found}` is not supported{}; supported: {}",
+        file.display(),
+        remap.map(|to| format!(" (mlx-lm runs it as `{to}`)")).unwrap_or_default(),
+        supported.join(", ")
+    )]
+    UnknownModelType {
+        /// The config file.
+        file: PathBuf,
+        /// The value found.
+        found: String,
+        /// The module mlx-lm maps it to, where it does.
+        remap: Option<&'static str>,
+        /// All supported types.
+        supported: Vec<&'static str>,
+    },
+    /// The checkpoint and the architecture disagree on which tensors exist or how they look.
+    #[error("{}: {}", dir.display(), audit_text(missing, unexpected, unfit))]
+    WeightAudit {
+        /// The model folder.
+        dir: PathBuf,
+        /// Tensors the architecture needs and the checkpoint lacks.
+        missing: Vec<String>,
+        /// Tensors the checkpoint holds and nothing reads.
+        unexpected: Vec<String>,
+        /// Tensors of another shape or dtype than the architecture needs, each with found and wanted.
+        unfit: Vec<String>,
+    },
+    /// A prompt without a token.
+    #[error("the prompt is empty; at least one token id is needed")]
+    EmptyPrompt,
+    /// A token id outside the embedding table.
+    #[error("token id {id} at position {position} is outside the vocabulary of {vocab_size}")]
+    TokenOutOfRange {
+        /// The id.
+        id: u32,
+        /// Its place in the given ids.
+        position: usize,
+        /// The number of rows of the embedding.
+        vocab_size: usize,
+    },
+    /// A prefill chunk length of zero.
+    #[error("prefill_step_size is 0; at least 1 is needed")]
+    ZeroPrefillStep,
+    /// A call on a decoder whose caches an earlier failure left half-updated.
+    #[error("the decoder failed in an earlier call and its caches are incomplete; make a new one")]
+    DecoderFailed,
+    /// A fault name that does not exist.
+    #[error("fault `{found}` does not exist; known: {}", known.join(", "))]
+    UnknownFault {
+        /// The name given.
+        found: String,
+        /// All names.
+        known: &'static [&'static str],
+    },
+    /// A deliberate fault asked of a build without debug assertions.
+    #[error(
+        "fault `{name}` is refused: deliberate faults exist only in builds with debug assertions"
+    )]
+    FaultsCompiledOut {
+        /// The fault's name.
+        name: String,
+    },
+    /// A tokenizer file that cannot be read, or a text or id it cannot turn.
+    #[error("{}: {message}", file.display())]
+    Tokenizer {
+        /// The tokenizer file.
+        file: PathBuf,
+        /// The library's reason.
+        message: String,
+    },
+}
+
+/// Names the op on whatever MLX threw.
+pub fn op<T, E: Into<MlxFailure>>(
+    op: &'static str,
+    result: Result<T, E>,
+) -> Result<T, EngineError> {
+    result.map_err(|error| EngineError::Op { op, message: error.into().0 })
+}
+
+/// The message of any error type that mlx-rs returns.
+#[derive(Debug)]
+pub struct MlxFailure(String);
+
+impl From<Exception> for MlxFailure {
+    fn from(error: Exception) -> Self {
+        Self(error.what().to_owned())
+    }
+}
+
+impl From<AsSliceError> for MlxFailure {
+    fn from(error: AsSliceError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The error for a dtype that cannot cross the border.
+pub(crate) fn no_such_dtype(found: Dtype) -> EngineError {
+    EngineError::NoSuchDtype { found: found.name().to_owned() }
+}
+
+fn audit_text(missing: &[String], unexpected: &[String], unfit: &[String]) -> String {
+    [("missing", missing), ("read by nothing", unexpected), ("unfit", unfit)]
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| format!("{} {what}: {}", tensors(names.len()), names.join(", ")))
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+fn tensors(count: usize) -> String {
+    if count == 1 { "1 tensor".to_owned() } else { format!("{count} tensors") }
+}

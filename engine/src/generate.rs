@@ -1,0 +1,92 @@
+//! Greedy generation.
+
+use std::ops::ControlFlow;
+
+use mlx_rs::Array;
+
+use crate::array::read;
+use crate::decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
+use crate::error::EngineError;
+use crate::model::Model;
+use crate::ops;
+
+/// When to stop, and how to split the prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GenerateOptions {
+    /// The most tokens to generate.
+    pub max_tokens: usize,
+    /// Chunk length of the prompt.
+    pub prefill_step_size: usize,
+    /// Ids that end the generation; they are not part of it.
+    pub eos_token_ids: Vec<u32>,
+}
+
+impl GenerateOptions {
+    /// Up to `max_tokens` tokens, ended by what the model's configs name.
+    pub fn for_model(model: &Model, max_tokens: usize) -> Self {
+        Self {
+            max_tokens,
+            prefill_step_size: DEFAULT_PREFILL_STEP_SIZE,
+            eos_token_ids: model.eos_token_ids().to_vec(),
+        }
+    }
+}
+
+/// What was generated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Generated {
+    /// The new ids, without the one that ended them.
+    pub ids: Vec<u32>,
+    /// Why there are no more.
+    pub finish: Finish,
+}
+
+/// Why a generation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// The model chose this end id.
+    Eos(u32),
+    /// `max_tokens` were generated.
+    Length,
+    /// The callback broke off.
+    Stopped,
+}
+
+/// Generates greedily from a prompt, as `generate_step` of `mlx_lm/generate.py` with its greedy
+/// sampler. Each new id goes to `on_token` before the next is computed.
+///
+/// # Errors
+/// As [`Decoder::prefill`].
+pub fn generate(
+    model: &Model,
+    prompt: &[u32],
+    options: &GenerateOptions,
+    mut on_token: impl FnMut(u32) -> ControlFlow<()>,
+) -> Result<Generated, EngineError> {
+    let mut decoder = Decoder::new(model, options.prefill_step_size);
+    let mut logits = decoder.prompt_logits(prompt)?;
+    let mut ids = Vec::new();
+    while ids.len() < options.max_tokens {
+        let id = greedy(&logits)?;
+        if options.eos_token_ids.contains(&id) {
+            return Ok(Generated { ids, finish: Finish::Eos(id) });
+        }
+        ids.push(id);
+        if on_token(id).is_break() {
+            return Ok(Generated { ids, finish: Finish::Stopped });
+        }
+        if ids.len() < options.max_tokens {
+            logits = decoder.step_logits(id)?;
+        }
+    }
+    Ok(Generated { ids, finish: Finish::Length })
+}
+
+/// The likeliest id of logits `[1, 1, vocab]`. The reference takes the argmax of log probabilities
+/// in the model's dtype, whose rounding can make equals of logits that were not.
+fn greedy(logits: &Array) -> Result<u32, EngineError> {
+    let logits = ops::reshape(logits, &[1, -1])?;
+    let logprobs = ops::subtract(&logits, &ops::log_sum_exp(&logits)?)?;
+    let best = ops::argmax_last(&logprobs)?;
+    read::<u32>("greedy choice", &best)?.first().copied().ok_or(EngineError::EmptyPrompt)
+}

@@ -1,0 +1,181 @@
+//! Architectures, and the one table that dispatches to them.
+
+mod attention;
+mod dense;
+mod gemma3_text;
+mod mlp;
+mod remap;
+
+use std::fmt;
+use std::path::Path;
+
+use mlx_parity_tensor::Dtype;
+use mlx_rs::Array;
+
+use crate::array::host_dtype;
+use crate::cache::KvCache;
+use crate::config::{ConfigFile, DenseConfig, Gemma3TextConfig};
+use crate::error::{EngineError, op};
+use crate::fault::Fault;
+use crate::taps::TapSink;
+use crate::weights::Weights;
+
+/// One supported `model_type`.
+struct Architecture {
+    model_type: &'static str,
+    load: fn(&ConfigFile, &mut Weights, Option<Fault>) -> Result<Box<dyn Network>, EngineError>,
+}
+
+const ARCHITECTURES: &[Architecture] = &[
+    Architecture {
+        model_type: "llama",
+        load: |file, weights, fault| {
+            Ok(Box::new(dense::Dense::load(&DenseConfig::read_llama(file)?, weights, fault)?))
+        },
+    },
+    Architecture {
+        model_type: "qwen3",
+        load: |file, weights, fault| {
+            Ok(Box::new(dense::Dense::load(&DenseConfig::read_qwen3(file)?, weights, fault)?))
+        },
+    },
+    Architecture {
+        model_type: "gemma3_text",
+        load: |file, weights, fault| {
+            let config = Gemma3TextConfig::read(file)?;
+            Ok(Box::new(gemma3_text::Gemma3Text::load(file, &config, weights, fault)?))
+        },
+    },
+];
+
+/// Every `model_type` that [`Model::load`] takes.
+pub fn supported_model_types() -> Vec<&'static str> {
+    ARCHITECTURES.iter().map(|architecture| architecture.model_type).collect()
+}
+
+/// A loaded architecture.
+pub(crate) trait Network {
+    /// Builds the graph of logits `[1, n, vocab]` for ids `[1, n]` behind what the caches hold, and
+    /// takes the new positions into the caches.
+    fn forward(
+        &self,
+        ids: &Array,
+        caches: &mut [KvCache],
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError>;
+
+    /// Empty caches, one a layer (`make_cache`).
+    fn new_caches(&self) -> Vec<KvCache>;
+
+    /// Rows of the embedding.
+    fn vocab_size(&self) -> usize;
+
+    /// Number of layers.
+    fn num_layers(&self) -> usize;
+
+    /// The dtype of the embedded tokens, which the layers keep.
+    fn dtype(&self) -> mlx_rs::Dtype;
+}
+
+/// How to load a model.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LoadOptions {
+    /// A deliberate fault; none by default.
+    pub fault: Option<Fault>,
+}
+
+/// A model in memory, ready for a [`Decoder`](crate::Decoder).
+pub struct Model {
+    architecture: &'static str,
+    network: Box<dyn Network>,
+    dtype: Dtype,
+    eos_token_ids: Vec<u32>,
+    fault: Option<Fault>,
+}
+
+impl Model {
+    /// Loads a folder in Hugging Face's layout: `config.json` and `model.safetensors`, or the shards
+    /// that `model.safetensors.index.json` lists.
+    ///
+    /// # Errors
+    /// A config that is not fully understood, an unknown `model_type`, a tensor that is missing,
+    /// left over or unfit, an unreadable file: the [`EngineError`] names the file and the fix.
+    pub fn load(dir: &Path, options: &LoadOptions) -> Result<Self, EngineError> {
+        if let Some(fault) = options.fault {
+            fault.allowed()?;
+        }
+        // The first guarded call installs the handler that turns MLX's exceptions into errors.
+        op("default_device", mlx_rs::Device::try_default())?;
+        let file = ConfigFile::read(dir)?;
+        let architecture = architecture(&file)?;
+        let mut weights = Weights::open(dir, &file)?;
+        let network = (architecture.load)(&file, &mut weights, options.fault)?;
+        weights.finish(&file)?;
+        Ok(Self {
+            architecture: architecture.model_type,
+            dtype: host_dtype(network.dtype())?,
+            network,
+            eos_token_ids: file.eos_token_ids()?,
+            fault: options.fault,
+        })
+    }
+
+    /// The `model_type`.
+    pub fn architecture(&self) -> &str {
+        self.architecture
+    }
+
+    /// Rows of the embedding, and columns of the logits.
+    pub fn vocab_size(&self) -> usize {
+        self.network.vocab_size()
+    }
+
+    /// The dtype the layers compute in and the logits have.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Number of layers.
+    pub fn num_layers(&self) -> usize {
+        self.network.num_layers()
+    }
+
+    /// The ids that end a generation, as the folder's configs say.
+    pub fn eos_token_ids(&self) -> &[u32] {
+        &self.eos_token_ids
+    }
+
+    pub(crate) fn network(&self) -> &dyn Network {
+        self.network.as_ref()
+    }
+
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model")
+            .field("architecture", &self.architecture)
+            .field("dtype", &self.dtype)
+            .field("num_layers", &self.num_layers())
+            .field("vocab_size", &self.vocab_size())
+            .finish_non_exhaustive()
+    }
+}
+
+fn architecture(file: &ConfigFile) -> Result<&'static Architecture, EngineError> {
+    let found = file.model_type()?;
+    if file.get("model_file").is_some() {
+        return Err(file.unsupported("model_file", "custom Python code", "absent"));
+    }
+    ARCHITECTURES.iter().find(|known| known.model_type == found).ok_or_else(|| {
+        EngineError::UnknownModelType {
+            file: file.path().to_owned(),
+            found: found.to_owned(),
+            remap: remap::mlx_lm_module(found),
+            supported: supported_model_types(),
+        }
+    })
+}

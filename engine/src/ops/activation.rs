@@ -1,0 +1,31 @@
+//! Activations, composed as `mlx.nn` composes them.
+//!
+//! `mlx.nn` wraps these in `mx.compile`. The eager compositions here give the compiled bits on the
+//! CPU: measured on all 65,536 values of bf16 and f16 and on random f32.
+
+use mlx_rs::Array;
+
+use super::{add, multiply, power, scalar, sigmoid, tanh};
+use crate::error::EngineError;
+
+/// `nn.silu`: `x * sigmoid(x)`, in x's dtype.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn silu(x: &Array) -> Result<Array, EngineError> {
+    multiply(x, &sigmoid(x)?)
+}
+
+/// `nn.gelu_approx`: `0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))`, every step
+/// rounded to x's dtype.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn gelu_approx(x: &Array) -> Result<Array, EngineError> {
+    let dtype = x.dtype();
+    let number = |value: f64| scalar(value, dtype);
+    let cube = multiply(&number(0.044_715)?, &power(x, &number(3.0)?)?)?;
+    let slope = (2.0 / std::f64::consts::PI).sqrt();
+    let bend = tanh(&multiply(&number(slope)?, &add(x, &cube)?)?)?;
+    multiply(&multiply(&number(0.5)?, x)?, &add(&number(1.0)?, &bend)?)
+}

@@ -1,0 +1,78 @@
+//! Ops that move, cut and join values without computing on them.
+
+use mlx_rs::ops::indexing::{Ellipsis, TryIndexMutOp, TryIndexOp};
+use mlx_rs::{Array, Dtype};
+
+use crate::error::{EngineError, op};
+
+/// `mx.contiguous`: the same values in row-major order.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn contiguous(a: &Array) -> Result<Array, EngineError> {
+    op("contiguous", a.contiguous())
+}
+
+/// `mx.reshape`; one extent may be -1.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for another number of elements.
+pub fn reshape(a: &Array, shape: &[i32]) -> Result<Array, EngineError> {
+    op("reshape", a.reshape(shape))
+}
+
+/// `mx.transpose` to the given order of axes.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn transpose(a: &Array, axes: &[i32]) -> Result<Array, EngineError> {
+    op("transpose", a.transpose_axes(axes))
+}
+
+/// `mx.expand_dims`.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn expand_dims(a: &Array, axis: i32) -> Result<Array, EngineError> {
+    op("expand_dims", a.expand_dims(axis))
+}
+
+/// `mx.concatenate`.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for shapes that differ off the axis.
+pub fn concatenate(arrays: &[&Array], axis: i32) -> Result<Array, EngineError> {
+    op("concatenate", mlx_rs::ops::concatenate(arrays, axis))
+}
+
+/// `mx.zeros`.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn zeros(shape: &[i32], dtype: Dtype) -> Result<Array, EngineError> {
+    op("zeros", mlx_rs::ops::zeros_dtype(shape, dtype))
+}
+
+/// `mx.arange` in i32, from `start` up to but not including `stop`.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn arange(start: i32, stop: i32) -> Result<Array, EngineError> {
+    op("arange", Array::arange::<i32, i32>(start, stop, None))
+}
+
+/// `a[..., start:stop, :]`, a view.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn rows_of_last_but_one(a: &Array, start: i32, stop: i32) -> Result<Array, EngineError> {
+    op("slice", a.try_index((Ellipsis, start..stop, ..)))
+}
+
+/// `a[..., start:stop, :] = rows`, as `mx.slice_update`.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn set_rows(a: &mut Array, start: i32, stop: i32, rows: &Array) -> Result<(), EngineError> {
+    op("slice_update", a.try_index_mut((Ellipsis, start..stop, ..), rows))
+}

@@ -1,0 +1,70 @@
+//! Named intermediates of a model call.
+//!
+//! Names follow the modules of the reference: `embed`, `layers.{i}.input_layernorm`,
+//! `layers.{i}.self_attn.{q,k,v}` (projections), `.{q_norm,k_norm}` where the architecture has them,
+//! `.{q_rope,k_rope}`, `.sdpa`, `.o`, the other norms of the layer, `layers.{i}.mlp.{gate,up,act,down}`,
+//! `layers.{i}.out`, `norm`, `logits`. Values keep the batch axis of 1 and the model's own dtype.
+
+use std::collections::BTreeSet;
+
+use mlx_parity_tensor::HostTensor;
+use mlx_rs::Array;
+
+use crate::array::to_host;
+use crate::error::EngineError;
+
+/// Which intermediates to keep.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Taps {
+    /// None.
+    #[default]
+    Off,
+    /// Every one.
+    All,
+    /// Those of exactly these names.
+    Named(BTreeSet<String>),
+}
+
+impl Taps {
+    fn wants(&self, name: &str) -> bool {
+        match self {
+            Self::Off => false,
+            Self::All => true,
+            Self::Named(names) => names.contains(name),
+        }
+    }
+}
+
+/// Collects handles while a model call is built; a handle keeps its array from being overwritten.
+#[derive(Debug, Default)]
+pub(crate) struct TapSink {
+    pub(crate) taps: Taps,
+    layer: Option<usize>,
+    kept: Vec<(String, Array)>,
+}
+
+impl TapSink {
+    /// Later names are of this layer, or of the whole model.
+    pub(crate) fn enter(&mut self, layer: Option<usize>) {
+        self.layer = layer;
+    }
+
+    /// Keeps `value` if its name is wanted.
+    pub(crate) fn tap(&mut self, name: &str, value: &Array) {
+        if self.taps == Taps::Off {
+            return;
+        }
+        let name = match self.layer {
+            Some(layer) => format!("layers.{layer}.{name}"),
+            None => name.to_owned(),
+        };
+        if self.taps.wants(&name) {
+            self.kept.push((name, value.clone()));
+        }
+    }
+
+    /// Evaluates and copies out what was kept, in the order of the model call.
+    pub(crate) fn drain(&mut self) -> Result<Vec<(String, HostTensor)>, EngineError> {
+        self.kept.drain(..).map(|(name, array)| Ok((name, to_host(&array)?))).collect()
+    }
+}

@@ -1,0 +1,229 @@
+//! Turns a checkpoint into layers and audits it: every tensor is read once, none is missing.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use mlx_parity_tensor::Dtype;
+use mlx_parity_tensor::safetensors::Checkpoint;
+use mlx_rs::{Array, Dtype as MlxDtype};
+
+use crate::array::from_view;
+use crate::config::{ConfigFile, Override, Quantization};
+use crate::error::EngineError;
+use crate::nn::{Embedding, Linear, RmsNorm, Weight};
+use crate::ops::{self, Affine};
+
+/// A checkpoint while an architecture takes its tensors out by name.
+///
+/// A tensor that is missing or unfit is noted and stands in as zeros, so that
+/// [`Weights::finish`] can name all of them at once; nothing computes before it has passed.
+#[derive(Debug)]
+pub struct Weights {
+    folder: PathBuf,
+    checkpoint: Checkpoint,
+    quantization: Option<Quantization>,
+    unread: BTreeSet<String>,
+    unread_overrides: BTreeSet<String>,
+    missing: Vec<String>,
+    unfit: Vec<String>,
+}
+
+/// What a tensor holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    /// f32, bf16 or f16.
+    Floats,
+    /// Packed values in u32.
+    Packed,
+}
+
+impl Weights {
+    /// Opens the checkpoint of a model folder under its config's quantization.
+    ///
+    /// # Errors
+    /// [`EngineError::Safetensors`] for a file or index that cannot be read, and what
+    /// [`Quantization::read`] refuses.
+    pub fn open(folder: &Path, config: &ConfigFile) -> Result<Self, EngineError> {
+        let checkpoint = Checkpoint::open(folder)?;
+        let quantization = Quantization::read(config)?;
+        let overrides = quantization.iter().flat_map(|q| q.overrides.keys().cloned()).collect();
+        Ok(Self {
+            folder: folder.to_owned(),
+            unread: checkpoint.names().map(str::to_owned).collect(),
+            unread_overrides: overrides,
+            missing: Vec::new(),
+            unfit: Vec::new(),
+            checkpoint,
+            quantization,
+        })
+    }
+
+    /// Whether the checkpoint holds a tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.checkpoint.contains(name)
+    }
+
+    /// Drops tensors that the reference drops too.
+    pub fn discard(&mut self, dropped: impl Fn(&str) -> bool) {
+        self.unread.retain(|name| !dropped(name));
+    }
+
+    /// The linear layer at a module path, `[outputs, inputs]`.
+    ///
+    /// # Errors
+    /// [`EngineError::UnsupportedConfig`] for a packing other than affine.
+    pub fn linear(
+        &mut self,
+        path: &str,
+        [outputs, inputs]: [usize; 2],
+        bias: bool,
+    ) -> Result<Linear, EngineError> {
+        let weight = self.weight(path, [outputs, inputs])?;
+        let bias = bias
+            .then(|| self.tensor(&format!("{path}.bias"), &[outputs], Holds::Floats))
+            .transpose()?;
+        Ok(Linear::new(weight, bias))
+    }
+
+    /// The embedding at a module path, `[vocab, dims]`.
+    ///
+    /// # Errors
+    /// As [`Weights::linear`].
+    pub fn embedding(&mut self, path: &str, shape: [usize; 2]) -> Result<Embedding, EngineError> {
+        Ok(Embedding::new(self.weight(path, shape)?))
+    }
+
+    /// The `nn.RMSNorm` at a module path.
+    ///
+    /// # Errors
+    /// As [`Weights::linear`].
+    pub fn norm(&mut self, path: &str, dims: usize, eps: f64) -> Result<RmsNorm, EngineError> {
+        Ok(RmsNorm::new(self.norm_weight(path, dims)?, eps as f32))
+    }
+
+    /// The gemma norm at a module path.
+    ///
+    /// # Errors
+    /// As [`Weights::linear`].
+    pub fn one_plus_norm(
+        &mut self,
+        path: &str,
+        dims: usize,
+        eps: f64,
+    ) -> Result<RmsNorm, EngineError> {
+        RmsNorm::one_plus(&self.norm_weight(path, dims)?, eps as f32)
+    }
+
+    fn norm_weight(&mut self, path: &str, dims: usize) -> Result<Array, EngineError> {
+        self.tensor(&format!("{path}.weight"), &[dims], Holds::Floats)
+    }
+
+    fn weight(&mut self, path: &str, shape: [usize; 2]) -> Result<Weight, EngineError> {
+        let [outputs, inputs] = shape;
+        let name = format!("{path}.weight");
+        let Some(packing) = self.packing(path, inputs)? else {
+            return Ok(Weight::Plain(self.tensor(&name, &shape, Holds::Floats)?));
+        };
+        let words = inputs * packing.bits as usize / 32;
+        let groups = [outputs, inputs / packing.group_size as usize];
+        Ok(Weight::Affine {
+            packed: self.tensor(&name, &[outputs, words], Holds::Packed)?,
+            scales: self.tensor(&format!("{path}.scales"), &groups, Holds::Floats)?,
+            biases: self.tensor(&format!("{path}.biases"), &groups, Holds::Floats)?,
+            packing,
+        })
+    }
+
+    /// How a matrix is packed, if it is (`class_predicate` in `mlx_lm/utils.py`): what the config
+    /// says of this path, else what the shapes say where there are scales.
+    fn packing(&mut self, path: &str, inputs: usize) -> Result<Option<Affine>, EngineError> {
+        let Some(quantization) = &self.quantization else { return Ok(None) };
+        if let Some(spoken) = quantization.overrides.get(path) {
+            self.unread_overrides.remove(path);
+            return Ok(match spoken {
+                Override::Default => Some(quantization.default),
+                Override::Plain => None,
+                Override::As(packing) => Some(*packing),
+            });
+        }
+        let scales = format!("{path}.scales");
+        if !self.has(&scales) {
+            return Ok(None);
+        }
+        let columns = |name: &str| -> Result<usize, EngineError> {
+            Ok(self.checkpoint.view(name)?.shape().last().copied().unwrap_or(0))
+        };
+        let packed = format!("{path}.weight");
+        let words = if self.has(&packed) { columns(&packed)? } else { 0 };
+        let groups = columns(&scales)?;
+        Ok(Some(Affine {
+            group_size: inputs.checked_div(groups).unwrap_or(0).max(1) as i32,
+            bits: (words * 32 / inputs) as i32,
+        }))
+    }
+
+    fn tensor(&mut self, name: &str, shape: &[usize], holds: Holds) -> Result<Array, EngineError> {
+        self.unread.remove(name);
+        if !self.has(name) {
+            self.missing.push(name.to_owned());
+            return stand_in(shape, holds);
+        }
+        let view = self.checkpoint.view(name)?;
+        if view.shape() != shape || !holds.fits(view.dtype()) {
+            self.unfit.push(format!(
+                "{name} (found {} {:?}, wanted {} {shape:?})",
+                view.dtype().name(),
+                view.shape(),
+                holds.wanted(),
+            ));
+            return stand_in(shape, holds);
+        }
+        from_view(&view)
+    }
+
+    /// Passes if every tensor was read and fitted, and every per-layer quantization was used.
+    ///
+    /// # Errors
+    /// [`EngineError::WeightAudit`] with the names of all that did not, [`EngineError::Config`] for
+    /// quantization of a layer that does not exist.
+    pub fn finish(self, config: &ConfigFile) -> Result<(), EngineError> {
+        if !(self.missing.is_empty() && self.unread.is_empty() && self.unfit.is_empty()) {
+            return Err(EngineError::WeightAudit {
+                dir: self.folder,
+                missing: self.missing,
+                unexpected: self.unread.into_iter().collect(),
+                unfit: self.unfit,
+            });
+        }
+        if self.unread_overrides.is_empty() {
+            return Ok(());
+        }
+        let paths: Vec<String> = self.unread_overrides.into_iter().collect();
+        Err(config
+            .error(format!("`quantization` names no layer of the model: {}", paths.join(", "))))
+    }
+}
+
+impl Holds {
+    fn fits(self, dtype: Dtype) -> bool {
+        match self {
+            Self::Floats => matches!(dtype, Dtype::F32 | Dtype::Bf16 | Dtype::F16),
+            Self::Packed => dtype == Dtype::U32,
+        }
+    }
+
+    fn wanted(self) -> &'static str {
+        match self {
+            Self::Floats => "f32, bf16 or f16",
+            Self::Packed => "u32",
+        }
+    }
+}
+
+fn stand_in(shape: &[usize], holds: Holds) -> Result<Array, EngineError> {
+    let dtype = match holds {
+        Holds::Floats => MlxDtype::Float32,
+        Holds::Packed => MlxDtype::Uint32,
+    };
+    ops::zeros(&crate::array::mlx_shape(shape)?, dtype)
+}
