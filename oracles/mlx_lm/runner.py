@@ -1,0 +1,185 @@
+"""The mlx-lm oracle: answers freeze requests with greedy ids and raw logits.
+
+Protocol 1, one JSON object a line. Requests come on stdin, answers go to stdout, logs to stderr:
+
+    {"protocol": 1, "id": 1, "request": "hello"}
+    {"protocol": 1, "id": 1, "reply": "hello", "oracle": "mlx-lm", "packages": {...},
+     "backend": "cpu", "device": "..."}
+
+    {"protocol": 1, "id": 2, "request": "freeze", "model": DIR, "prompt": {"ids": [...]},
+     "steps": 32, "forced": false, "prefill_step": 2048, "out": FILE, "taps": null}
+    {"protocol": 1, "id": 2, "reply": "frozen", "prompt": [...], "steps": [...],
+     "composition": {...}}
+
+    {"protocol": 1, "id": 3, "reply": "error", "kind": "...", "message": "..."}
+
+`prompt` may be {"text": "..."} instead. Steps are greedy, or, where "forced", the last ids of the
+prompt one at a time; the answer's "prompt" then ends before them. With "taps": {"step": k} (0 is the prefill) the file also
+holds the named intermediates of that step as `tap.<call>.<name>`, the calls of a split prefill
+counted from 0. Tensors are written in the model's own dtype.
+"""
+
+import itertools
+import json
+import os
+import sys
+import traceback
+
+PROTOCOL = 1
+
+
+def private_stdout():
+    """Keeps the real stdout for answers; whatever a library prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return answers
+
+
+def versions():
+    import importlib.metadata as metadata
+
+    found = {}
+    for package in ("mlx", "mlx-lm", "numpy", "transformers", "tokenizers"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    found["python"] = ".".join(map(str, sys.version_info[:3]))
+    return found
+
+
+def hello(_request):
+    import mlx.core as mx
+
+    import mlx_lm.generate  # noqa: F401  (an import that fails must fail here, not at the first freeze)
+
+    device = mx.default_device()
+    backend = "cpu" if device.type == mx.cpu else ("metal" if mx.metal.is_available() else "cuda")
+    return {"reply": "hello", "oracle": "mlx-lm", "packages": versions(), "backend": backend,
+            "device": str(device)}
+
+
+def load_model(folder):
+    from pathlib import Path
+
+    from mlx_lm.utils import load_model as load
+
+    model, _config = load(Path(folder), lazy=False)
+    model.eval()
+    return model
+
+
+def prompt_ids(prompt, folder):
+    if "ids" in prompt:
+        return list(prompt["ids"])
+    from mlx_lm.utils import load_tokenizer
+    from pathlib import Path
+
+    tokenizer = load_tokenizer(Path(folder))
+    return list(tokenizer.encode(prompt["text"]))
+
+
+def describe_cache(layer):
+    kind = type(layer).__name__
+    if kind == "KVCache":
+        return "plain"
+    if kind == "RotatingKVCache":
+        keep = f", keep {layer.keep}" if layer.keep else ""
+        return f"rotating({layer.max_size}{keep})"
+    raise ValueError(f"cache class {kind} has no name in a composition yet")
+
+
+def freeze(request):
+    """Prefill as mlx-lm's generate_step splits it, then single steps; keeps every logit row."""
+    import mlx.core as mx
+    from mlx_lm.models.cache import make_prompt_cache
+    from taps import Taps
+
+    folder = request["model"]
+    model = load_model(folder)
+    ids = prompt_ids(request["prompt"], folder)
+    count = request["steps"]
+    forced = []
+    if request["forced"]:
+        if len(ids) <= count:
+            raise ValueError(f"{len(ids)} prompt tokens, wanted more than the {count} forced steps")
+        ids, forced = ids[:len(ids) - count], ids[len(ids) - count:]
+    cache = make_prompt_cache(model)
+    wanted = request.get("taps")
+    taps = Taps(model) if wanted is not None else None
+    tensors = {}
+    tapped = itertools.count()
+
+    def forward(tokens, step):
+        watch = taps if taps and wanted["step"] == step else None
+        if watch:
+            watch.start()
+        logits = model(mx.array(tokens)[None], cache=cache)
+        mx.eval(logits, [layer.state for layer in cache])
+        if watch:
+            call = next(tapped)
+            tensors.update({f"tap.{call}.{name}": value for name, value in watch.stop().items()})
+        return logits[0]
+
+    rows, done = [], 0
+    while len(ids) - done > 1:
+        chunk = ids[done:done + min(request["prefill_step"], len(ids) - done - 1)]
+        rows.append(forward(chunk, 0))
+        done += len(chunk)
+    rows.append(forward(ids[done:], 0))
+    tensors["prefill.logits"] = mx.concatenate(rows, axis=0)
+
+    steps, decoded = [], []
+    last = rows[-1][-1]
+    for step in range(1, count + 1):
+        # The sampler of generate_step sees log-probabilities in the model's dtype.
+        greedy = mx.argmax(last - mx.logsumexp(last, keepdims=True)).item()
+        steps.append(forced[step - 1] if forced else greedy)
+        last = forward([steps[-1]], step)[-1]
+        decoded.append(last)
+    if decoded:
+        tensors["decode.logits"] = mx.stack(decoded)
+
+    scratch = request["out"] + ".part.safetensors"
+    mx.save_safetensors(scratch, tensors)
+    os.replace(scratch, request["out"])
+    composition = {
+        "cache": [describe_cache(layer) for layer in cache],
+        "prefill-step": request["prefill_step"],
+        "batch": 1,
+        "attention": "mx.fast.scaled_dot_product_attention",
+        "kernels": [],
+    }
+    return {"reply": "frozen", "prompt": ids, "steps": steps, "composition": composition}
+
+
+REQUESTS = {"hello": hello, "freeze": freeze}
+
+
+def answer(line):
+    request = {}
+    try:
+        request = json.loads(line)
+        if request.get("protocol") != PROTOCOL:
+            raise ValueError(f"protocol {request.get('protocol')}, this runner speaks {PROTOCOL}")
+        handler = REQUESTS.get(request.get("request"))
+        if handler is None:
+            raise ValueError(f"unknown request {request.get('request')!r}")
+        reply = handler(request)
+    except Exception as error:  # noqa: BLE001  (every failure becomes an answer)
+        traceback.print_exc(file=sys.stderr)
+        reply = {"reply": "error", "kind": type(error).__name__, "message": str(error)}
+    return {"protocol": PROTOCOL, "id": request.get("id", 0), **reply}
+
+
+def main():
+    answers = private_stdout()
+    for line in sys.stdin:
+        if line.strip():
+            answers.write(json.dumps(answer(line)) + "\n")
+            answers.flush()
+
+
+if __name__ == "__main__":
+    main()
