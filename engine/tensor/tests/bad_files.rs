@@ -33,6 +33,14 @@ fn the_good_file_is_good() {
     assert_eq!(header.entries[1].bytes.len(), 3);
 }
 
+#[test]
+fn null_metadata_is_no_metadata() {
+    let header = Header::parse(&file(r#"{"__metadata__":null}"#, 0)).unwrap();
+    assert!(header.metadata.is_empty() && header.entries.is_empty());
+    let twice = Header::parse(&file(r#"{"__metadata__":null,"__metadata__":{}}"#, 0));
+    assert!(twice.unwrap_err().to_string().contains("duplicate key `__metadata__`"));
+}
+
 #[rstest]
 #[case::trailing(GOOD, 12, &["trailing bytes", "found", "126"])]
 #[case::truncated(GOOD, 10, &["truncated in tensor `b`", "found", "126"])]

@@ -205,7 +205,9 @@ impl<'de> Visitor<'de> for HeaderVisitor {
         let mut header = WireHeader::default();
         while let Some(key) = map.next_key::<String>()? {
             if key == METADATA {
-                header.metadata.push(map.next_value()?);
+                // MLX writes null where it was given no metadata.
+                let metadata: Option<Pairs<String>> = map.next_value()?;
+                header.metadata.push(metadata.unwrap_or_default());
             } else {
                 header.tensors.push((key, map.next_value()?));
             }
@@ -216,6 +218,12 @@ impl<'de> Visitor<'de> for HeaderVisitor {
 
 /// A JSON map in written order, duplicate keys kept so that they can be refused.
 pub(super) struct Pairs<T>(pub(super) Vec<(String, T)>);
+
+impl<T> Default for Pairs<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
