@@ -86,7 +86,7 @@ fn find_python(candidates: &[OsString]) -> Result<PathBuf, Missing> {
 fn probe_python(program: &OsString) -> Result<(), String> {
     let version =
         output(Command::new(program).args(["-c", "import sys; print(*sys.version_info[:2])"]))
-            .ok_or("not found")?;
+            .ok_or("cannot be run")?;
     let (major, minor) = version.trim().split_once(' ').ok_or("is not Python")?;
     if major != "3" || !minor.parse().is_ok_and(|minor| PYTHON_MINORS.contains(&minor)) {
         return Err(format!("is {major}.{minor}"));
@@ -163,7 +163,8 @@ mod tests {
     fn a_missing_python_says_what_each_candidate_lacked() {
         let programs = fixtures(["none", "python-2", "python-without-venv"]);
         let missing = find_python(&programs).expect_err("none will do");
-        for part in ["none: not found", "python-2: is 2.7", "lacks the modules venv and ensurepip"]
+        for part in
+            ["none: cannot be run", "python-2: is 2.7", "lacks the modules venv and ensurepip"]
         {
             assert!(missing.what.contains(part), "{} lacks {part}", missing.what);
         }
