@@ -4,11 +4,11 @@ use crate::tensor::Tensor64;
 
 /// The value of an op and, element by element, its condition.
 ///
-/// `condition[i]` is a first-order bound on how far `value[i]` moves when every intermediate of the reference's formula
-/// is off by one relative unit: Σ|aᵢbᵢ| for dot products, Σ|aᵢ| for sums, the sum of the magnitudes of the terms for
-/// composed formulas, and zero for ops that only move bits. A check of an implementation whose intermediates have unit
-/// roundoff `u` and whose output has `ulp` is therefore of the form
-/// `!(err <= ulp(value) * a + u * condition * b)`.
+/// `condition[i]` is a first-order bound on how far `value[i]` moves when every intermediate of the
+/// reference's formula is off by one relative unit: Σ|aᵢbᵢ| for dot products, Σ|aᵢ| for sums, the
+/// sum of the magnitudes of the terms for composed formulas, and zero for ops that only move bits.
+/// A check of an implementation whose intermediates have unit roundoff `u` and whose output has
+/// `ulp` is therefore of the form `!(err <= ulp(value) * a + u * condition * b)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The value of the real function.

@@ -1,15 +1,19 @@
-//! The known alternative conventions, so that a failing check can say which one its subject follows (design §3.9).
+//! The known alternative conventions, so that a failing check can say which one its subject follows
+//! (design §3.9).
 //!
-//! Each is a value of a parameter of the op it concerns; a harness computes the op under it and compares.
+//! Each is a value of a parameter of the op it concerns; a harness computes the op under it and
+//! compares.
 
 use crate::ops::Op;
 
 /// A convention that implementations take for the reference's by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Convention {
-    /// A causal mask aligned at the first key: [`CausalAlignment::TopLeft`](crate::ops::CausalAlignment).
+    /// A causal mask aligned at the first key:
+    /// [`CausalAlignment::TopLeft`](crate::ops::CausalAlignment).
     CausalTopLeft,
-    /// A boolean mask added as zeros and ones: [`Mask::Additive`](crate::ops::Mask) of the mask as numbers.
+    /// A boolean mask added as zeros and ones: [`Mask::Additive`](crate::ops::Mask) of the mask as
+    /// numbers.
     MaskAdded,
     /// A boolean mask with its sense inverted: true hides.
     MaskInverted,
@@ -21,7 +25,8 @@ pub enum Convention {
     WindowMinusOne,
     /// The weight where one plus it is meant: [`NormWeight::Plain`](crate::ops::NormWeight).
     NormWithoutOne,
-    /// One plus the weight where it alone is meant: [`NormWeight::OnePlus`](crate::ops::NormWeight).
+    /// One plus the weight where it alone is meant:
+    /// [`NormWeight::OnePlus`](crate::ops::NormWeight).
     NormWithOne,
     /// The tanh approximation for the exact gelu: [`Gelu::Tanh`](crate::ops::Gelu).
     GeluTanh,
@@ -33,7 +38,8 @@ pub enum Convention {
     DivisionTruncates,
     /// The other pairing of rotated features: [`Rope::traditional`](crate::ops::Rope) inverted.
     RopePairing,
-    /// Variance with Bessel's correction where none is meant, or without: `ddof` of [`var`](crate::ops::var).
+    /// Variance with Bessel's correction where none is meant, or without: `ddof` of
+    /// [`var`](crate::ops::var).
     VarianceDdof,
     /// NaN skipped where it should win: the answer without the NaN elements.
     NanSkipped,

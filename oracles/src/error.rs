@@ -1,8 +1,9 @@
 //! What can be wrong with a question put to ref64.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// A question that has no answer: shapes, axes, indices or parameters that do not fit, or a model that cannot be read.
+/// A question that has no answer: shapes, axes, indices or parameters that do not fit, or a model
+/// that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OracleError {
@@ -62,6 +63,10 @@ pub enum OracleError {
 impl OracleError {
     pub(crate) fn shape(op: &'static str, found: &[usize], wanted: impl Into<String>) -> Self {
         Self::Shape { op, found: format!("{found:?}"), wanted: wanted.into() }
+    }
+
+    pub(crate) fn model(file: &Path, message: impl Into<String>) -> Self {
+        Self::Model { file: file.to_owned(), message: message.into() }
     }
 
     pub(crate) fn parameter(op: &'static str, found: impl std::fmt::Display, wanted: &str) -> Self {

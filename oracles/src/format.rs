@@ -1,14 +1,16 @@
 //! Binary floating-point formats as data, and rounding of float64 into them.
 //!
-//! Written from the definitions (IEEE 754-2019 section 3; OCP "8-bit floating point specification" 1.0; OCP
-//! "Microscaling formats" 1.0), not from the `half` crate or the engine's casts, so that it can check both.
+//! Written from the definitions (IEEE 754-2019 section 3; OCP "8-bit floating point specification"
+//! 1.0; OCP "Microscaling formats" 1.0), not from the `half` crate or the engine's casts, so that
+//! it can check both.
 
 /// What a value past the largest finite one becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
     /// The largest finite value, as MLX's `to_fp8` does.
     Saturate,
-    /// Infinity, or NaN where the format has none, as IEEE 754 and the OCP's non-saturating mode do.
+    /// Infinity, or NaN where the format has none, as IEEE 754 and the OCP's non-saturating mode
+    /// do.
     Special,
 }
 
@@ -116,8 +118,8 @@ impl FloatFormat {
         (mantissa + (1 << self.mantissa_bits)) as f64 * exp2i(lowest + exponent - 1)
     }
 
-    /// The bit pattern nearest to a value, ties to even. NaN becomes the canonical NaN, or the largest value where the
-    /// format has none.
+    /// The bit pattern nearest to a value, ties to even. NaN becomes the canonical NaN, or the
+    /// largest value where the format has none.
     pub fn encode(self, value: f64, overflow: Overflow) -> u64 {
         let sign = if value.is_sign_negative() { self.sign_mask() } else { 0 };
         if value.is_nan() {
@@ -144,9 +146,11 @@ impl FloatFormat {
         }
         let lowest = 1 - self.bias();
         let exponent = if magnitude == 0.0 { lowest } else { libm::ilogb(magnitude).max(lowest) };
-        // Scaled so that one unit is one step of the format: exact, since only the exponent changes.
+        // Scaled so that one unit is one step of the format: exact, since only the exponent
+        // changes.
         let steps = libm::scalbn(magnitude, self.mantissa_bits as i32 - exponent).round_ties_even();
-        // A carry out of the mantissa lands in the exponent, which is what rounding up to the next binade means.
+        // A carry out of the mantissa lands in the exponent, which is what rounding up to the next
+        // binade means.
         let base = ((exponent - lowest) as u64) << self.mantissa_bits;
         base + steps as u64
     }
@@ -157,7 +161,8 @@ impl FloatFormat {
     }
 }
 
-/// The value of an E8M0 scale code: `2^(code - 127)`, NaN at 255 (OCP Microscaling 1.0, section 5.4.1).
+/// The value of an E8M0 scale code: `2^(code - 127)`, NaN at 255 (OCP Microscaling 1.0, section
+/// 5.4.1).
 pub fn decode_e8m0(code: u8) -> f64 {
     if code == u8::MAX { f64::NAN } else { exp2i(i32::from(code) - 127) }
 }

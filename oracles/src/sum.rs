@@ -1,7 +1,8 @@
 //! Compensated sums, so that a reference over a long row is as good as one over a short row.
 //!
-//! Knuth's branch-free two-sum in eight independent lanes (Knuth, TAOCP 2, 4.2.2; Ogita, Rump and Oishi, "Accurate sum
-//! and dot product", 2005, algorithm Sum2): the result is as if summed in twice the precision and rounded once.
+//! Knuth's branch-free two-sum in eight independent lanes (Knuth, TAOCP 2, 4.2.2; Ogita, Rump and
+//! Oishi, "Accurate sum and dot product", 2005, algorithm Sum2): the result is as if summed in
+//! twice the precision and rounded once.
 
 const LANES: usize = 8;
 
@@ -68,7 +69,8 @@ pub fn sum_by(terms: &[f64], f: impl Fn(f64) -> f64) -> f64 {
     combine(&lanes, tail.iter().map(|&term| f(term)))
 }
 
-/// Σ aᵢbᵢ. Products of values no wider than float32 are exact in float64, so for those only the sum rounds.
+/// Σ aᵢbᵢ. Products of values no wider than float32 are exact in float64, so for those only the sum
+/// rounds.
 ///
 /// The slices must be equally long; the longer one's tail is ignored.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -112,7 +114,8 @@ mod tests {
     #[test]
     fn a_long_row_of_tenths_is_good_to_one_unit() {
         let terms = vec![0.1; 1_000_003];
-        // 0.1 as a float64 is 3602879701896397 / 2^55, so the exact sum is rational and rounds to this.
+        // 0.1 as a float64 is 3602879701896397 / 2^55, so the exact sum is rational and rounds to
+        // this.
         let exact = (3_602_879_701_896_397_i128 * 1_000_003) as f64 / (1_i64 << 55) as f64;
         assert_eq!(sum(&terms), exact);
     }

@@ -1,4 +1,5 @@
-//! Scaled dot-product attention (Vaswani et al., 2017; `mlx.core.fast.scaled_dot_product_attention`).
+//! Scaled dot-product attention (Vaswani et al., 2017;
+//! `mlx.core.fast.scaled_dot_product_attention`).
 
 use rayon::prelude::*;
 
@@ -25,7 +26,8 @@ pub enum Mask<'a> {
     Causal(CausalAlignment),
     /// Those where it holds; broadcasts to `[batch, heads, queries, keys]`.
     Bool(&'a BoolTensor),
-    /// Added to the scores (a 0/1 mask is added, not multiplied); −inf hides. Broadcasts as the boolean one.
+    /// Added to the scores (a 0/1 mask is added, not multiplied); −inf hides. Broadcasts as the
+    /// boolean one.
     Additive(&'a Tensor64),
 }
 
@@ -36,7 +38,8 @@ pub enum DeadRows {
     Nan,
     /// Zero, as flash kernels give.
     Zero,
-    /// The mean of all values, as scores filled with the lowest finite number give: MLX with boolean and causal masks.
+    /// The mean of all values, as scores filled with the lowest finite number give: MLX with
+    /// boolean and causal masks.
     Mean,
 }
 
@@ -47,7 +50,8 @@ pub struct Attention<'a> {
     pub scale: f64,
     /// Which keys a query sees.
     pub mask: Mask<'a>,
-    /// Keys, its own included, that a query sees back from its own position (bottom-right aligned); beside the mask.
+    /// Keys, its own included, that a query sees back from its own position (bottom-right aligned);
+    /// beside the mask.
     pub window: Option<usize>,
     /// One extra score a query head, with no value ("attention sinks").
     pub sinks: Option<&'a [f64]>,
@@ -73,11 +77,13 @@ struct Sizes {
     value_width: usize,
 }
 
-/// softmax(scale·q·kᵀ + mask)·v for `q` of `[batch, heads, queries, d]`, `k` of `[batch, kv_heads, keys, d]` and `v` of
-/// `[batch, kv_heads, keys, dv]`; heads are a multiple of `kv_heads` and share in order.
+/// softmax(scale·q·kᵀ + mask)·v for `q` of `[batch, heads, queries, d]`, `k` of `[batch, kv_heads,
+/// keys, d]` and `v` of `[batch, kv_heads, keys, dv]`; heads are a multiple of `kv_heads` and share
+/// in order.
 ///
-/// A key that is hidden, by a boolean, a window or −inf, is not looked at: NaN in it does not show. The condition is
-/// Σp|v|(1 + c + c̄), where c is the condition of a score, scale·Σ|q·k| + |mask|, and c̄ its mean under p.
+/// A key that is hidden, by a boolean, a window or −inf, is not looked at: NaN in it does not show.
+/// The condition is Σp|v|(1 + c + c̄), where c is the condition of a score, scale·Σ|q·k| + |mask|,
+/// and c̄ its mean under p.
 pub fn sdpa(
     q: &Tensor64,
     k: &Tensor64,

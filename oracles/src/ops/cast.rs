@@ -30,10 +30,11 @@ fn range(dtype: Dtype) -> Option<(f64, f64)> {
     }
 }
 
-/// Values of `x` after a cast to `dtype`: floats round to nearest, ties to even, overflowing to infinity or NaN; integers
-/// truncate towards zero; a boolean is whether the value is not zero.
+/// Values of `x` after a cast to `dtype`: floats round to nearest, ties to even, overflowing to
+/// infinity or NaN; integers truncate towards zero; a boolean is whether the value is not zero.
 ///
-/// NaN in an integer result marks a value whose cast is undefined (NaN, infinity, out of range): any answer is right.
+/// NaN in an integer result marks a value whose cast is undefined (NaN, infinity, out of range):
+/// any answer is right.
 pub fn cast(x: &Tensor64, dtype: Dtype) -> Result<Tensor64, OracleError> {
     if let Some(format) = float_format(dtype) {
         return Ok(x.map(|v| format.round(v)));

@@ -1,4 +1,5 @@
-//! One-dimensional convolution, channels last (`mlx.core.conv1d`: correlation, the kernel is not flipped).
+//! One-dimensional convolution, channels last (`mlx.core.conv1d`: correlation, the kernel is not
+//! flipped).
 
 use super::matmul::both;
 use crate::answer::Answer;
@@ -24,7 +25,8 @@ impl Default for Conv1d {
     }
 }
 
-/// `x` of `[batch, length, in]` with `w` of `[out, taps, in / groups]` to `[batch, positions, out]`.
+/// `x` of `[batch, length, in]` with `w` of `[out, taps, in / groups]` to `[batch, positions,
+/// out]`.
 ///
 /// The condition is Σ|xᵢwᵢ| over the taps inside the input.
 pub fn conv1d(x: &Tensor64, w: &Tensor64, conv: Conv1d) -> Result<Answer, OracleError> {

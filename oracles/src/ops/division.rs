@@ -23,7 +23,8 @@ pub fn floor_divide(a: &Tensor64, b: &Tensor64, rounding: Rounding) -> Result<An
     })
 }
 
-/// a − b·⌊a/b⌋ in floating point, exact: `numpy.remainder`; NaN at a zero divisor and at an infinite dividend.
+/// a − b·⌊a/b⌋ in floating point, exact: `numpy.remainder`; NaN at a zero divisor and at an
+/// infinite dividend.
 pub fn remainder(a: &Tensor64, b: &Tensor64, rounding: Rounding) -> Result<Answer, OracleError> {
     broadcast("remainder", a, b, |a, b| {
         let value = modulus(a, b, rounding);

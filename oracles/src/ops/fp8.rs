@@ -4,7 +4,8 @@ use crate::answer::Answer;
 use crate::format::{E4M3, Overflow};
 use crate::tensor::{Tensor, Tensor64};
 
-/// Nearest codes, ties to even; magnitudes past 448 and infinities saturate, NaN becomes a NaN code.
+/// Nearest codes, ties to even; magnitudes past 448 and infinities saturate, NaN becomes a NaN
+/// code.
 pub fn to_fp8(x: &Tensor64) -> Tensor<u8> {
     x.map(|v| E4M3.encode(v, Overflow::Saturate) as u8)
 }
@@ -18,7 +19,8 @@ pub fn from_fp8(codes: &Tensor<u8>) -> Answer {
 mod tests {
     use super::*;
 
-    /// The table written from its definition in words: 4 exponent bits of bias 7, 3 mantissa bits, no infinity.
+    /// The table written from its definition in words: 4 exponent bits of bias 7, 3 mantissa bits,
+    /// no infinity.
     fn by_definition(code: u8) -> f64 {
         let (exponent, mantissa) = (i32::from(code >> 3 & 15), f64::from(code & 7));
         let magnitude = match (exponent, code & 7) {

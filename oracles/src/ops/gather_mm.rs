@@ -6,8 +6,9 @@ use crate::answer::Answer;
 use crate::error::OracleError;
 use crate::tensor::{IntTensor, Tensor64, broadcast_shapes, resolve_index};
 
-/// For each pair of indices, broadcast together, the product of matrix `lhs` of `a` and matrix `rhs` of `b`; the result is
-/// `[indices.., m, n]`. Indices count matrices of the flattened leading axes; `None` counts them all in order.
+/// For each pair of indices, broadcast together, the product of matrix `lhs` of `a` and matrix
+/// `rhs` of `b`; the result is `[indices.., m, n]`. Indices count matrices of the flattened leading
+/// axes; `None` counts them all in order.
 pub fn gather_mm(
     a: &Tensor64,
     b: &Tensor64,
@@ -49,7 +50,8 @@ fn picked(
     Ok(Tensor64::vector(data))
 }
 
-/// [`gather_mm`] with a stack of quantized matrices, transposed (`[.., n, k]`) or not (`[.., k, n]`).
+/// [`gather_mm`] with a stack of quantized matrices, transposed (`[.., n, k]`) or not (`[.., k,
+/// n]`).
 ///
 /// The condition is that of [`quantized_matmul`](super::quantized_matmul).
 pub fn gather_qmm(

@@ -32,8 +32,8 @@ pub fn gelu(x: &Tensor64, kind: Gelu) -> Answer {
 /// 1/√2 less its float64 neighbour [`FRAC_1_SQRT_2`].
 const FRAC_1_SQRT_2_REST: f64 = -4.833_646_656_726_457e-17;
 
-/// Φ(x) = erfc(−x/√2)/2 keeps the tail that 1 + erf(x/√2) cancels; the argument's rounding is put back to first order,
-/// since the tail is steep there.
+/// Φ(x) = erfc(−x/√2)/2 keeps the tail that 1 + erf(x/√2) cancels; the argument's rounding is put
+/// back to first order, since the tail is steep there.
 fn exact(x: f64) -> (f64, f64) {
     let z = -x * FRAC_1_SQRT_2;
     let rest = f64::mul_add(-x, FRAC_1_SQRT_2, -z) - x * FRAC_1_SQRT_2_REST;

@@ -29,7 +29,8 @@ pub struct GroupNorm<'a> {
     pub eps: f64,
 }
 
-/// Normalizes `x` of shape `[batch, .., channels]` over all positions and the channels of each group.
+/// Normalizes `x` of shape `[batch, .., channels]` over all positions and the channels of each
+/// group.
 pub fn group_norm(x: &Tensor64, norm: &GroupNorm) -> Result<Answer, OracleError> {
     let op = "group_norm";
     let channels = x.last_dim();

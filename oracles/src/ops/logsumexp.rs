@@ -6,12 +6,14 @@ use crate::error::OracleError;
 use crate::sum::sum_by;
 use crate::tensor::Tensor64;
 
-/// log Σ eˣ over `axes`, shifted by the largest element. −inf where all elements are, +inf where any is, NaN where any is.
+/// log Σ eˣ over `axes`, shifted by the largest element. −inf where all elements are, +inf where
+/// any is, NaN where any is.
 pub fn logsumexp(x: &Tensor64, axes: Axes, keep_dims: bool) -> Result<Answer, OracleError> {
     reduce("logsumexp", x, axes, keep_dims, of_row)
 }
 
-/// Value and condition of one row: |max| + |log Σ| and the rounding of each exponent, weighted by its share.
+/// Value and condition of one row: |max| + |log Σ| and the rounding of each exponent, weighted by
+/// its share.
 pub(crate) fn of_row(row: &[f64]) -> (f64, f64) {
     let top = largest(row);
     if !top.is_finite() {

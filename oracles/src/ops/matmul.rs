@@ -7,7 +7,8 @@ use crate::error::OracleError;
 use crate::sum::{dot, dot_condition};
 use crate::tensor::{Tensor, Tensor64, broadcast_shapes};
 
-/// What an element of a product is made of: value and condition of one row of `a` against one row of `b` transposed.
+/// What an element of a product is made of: value and condition of one row of `a` against one row
+/// of `b` transposed.
 type Element = fn(&[f64], &[f64]) -> (f64, f64);
 
 /// Σaᵢbᵢ and its condition.
@@ -69,8 +70,8 @@ pub(crate) fn times_rows(
     Ok(Answer::from_pairs(shape, pairs))
 }
 
-/// a·b over the last two axes, leading axes broadcast (`numpy.matmul`: a one-dimensional operand is a row on the left, a
-/// column on the right). The condition is Σ|aᵢbᵢ|.
+/// a·b over the last two axes, leading axes broadcast (`numpy.matmul`: a one-dimensional operand is
+/// a row on the left, a column on the right). The condition is Σ|aᵢbᵢ|.
 pub fn matmul(a: &Tensor64, b: &Tensor64) -> Result<Answer, OracleError> {
     let op = "matmul";
     let (row, column) = (a.ndim() == 1, b.ndim() == 1);

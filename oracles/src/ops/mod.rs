@@ -45,6 +45,7 @@ pub use group_norm::{ChannelOrder, GroupNorm, group_norm};
 pub use layer_norm::layer_norm;
 pub use logsumexp::logsumexp;
 pub use matmul::{addmm, matmul};
+pub(crate) use matmul::{times_rows, value_only};
 pub use quantize::{
     Arithmetic, Mode, QuantizeRule, Quantized, ScaleRule, Scales, dequantize, quantize,
 };

@@ -6,10 +6,12 @@ use crate::answer::Answer;
 use crate::error::OracleError;
 use crate::tensor::Tensor64;
 
-/// [`sdpa`] of the dequantized keys and values: what `mlx_lm.models.base.quantized_scaled_dot_product_attention` and any
-/// tiling of it compute in real numbers.
+/// [`sdpa`] of the dequantized keys and values: what
+/// `mlx_lm.models.base.quantized_scaled_dot_product_attention` and any tiling of it compute in real
+/// numbers.
 ///
-/// The condition grows each key's and value's magnitude by that of its dequantization, |scale·code| + |bias|.
+/// The condition grows each key's and value's magnitude by that of its dequantization, |scale·code|
+/// + |bias|.
 pub fn quantized_sdpa(
     q: &Tensor64,
     k: &Quantized,

@@ -6,9 +6,11 @@ use crate::answer::Answer;
 use crate::error::OracleError;
 use crate::tensor::Tensor64;
 
-/// x·wᵀ with `transpose` (w is `[.., n, k]` of quantized rows), else x·w (w is `[.., k, n]`); leading axes broadcast.
+/// x·wᵀ with `transpose` (w is `[.., n, k]` of quantized rows), else x·w (w is `[.., k, n]`);
+/// leading axes broadcast.
 ///
-/// The condition is Σ|xᵢ|·(|scale·code| + |bias|): implementations sum the two terms of an affine weight apart.
+/// The condition is Σ|xᵢ|·(|scale·code| + |bias|): implementations sum the two terms of an affine
+/// weight apart.
 pub fn quantized_matmul(
     x: &Tensor64,
     w: &Quantized,

@@ -67,7 +67,8 @@ pub fn mean(x: &Tensor64, axes: Axes, keep_dims: bool) -> Result<Answer, OracleE
 
 /// Σ(x − mean)²/(n − ddof), in two passes. NaN where n ≤ ddof leaves 0/0, inf past it, as `numpy`.
 ///
-/// The condition adds what rounding the mean and each difference costs: 2Σ|x − mean|(|x| + mean|x|)/(n − ddof).
+/// The condition adds what rounding the mean and each difference costs: 2Σ|x − mean|(|x| +
+/// mean|x|)/(n − ddof).
 pub fn var(x: &Tensor64, axes: Axes, keep_dims: bool, ddof: usize) -> Result<Answer, OracleError> {
     reduce("var", x, axes, keep_dims, |row| {
         let divisor = row.len().saturating_sub(ddof) as f64;

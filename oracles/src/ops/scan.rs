@@ -13,7 +13,8 @@ pub struct Scan {
     pub axis: isize,
     /// From the end to the start.
     pub reverse: bool,
-    /// Whether each result includes its own element; the first exclusive result is the op's identity.
+    /// Whether each result includes its own element; the first exclusive result is the op's
+    /// identity.
     pub inclusive: bool,
 }
 

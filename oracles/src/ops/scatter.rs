@@ -5,9 +5,11 @@ use crate::error::OracleError;
 use crate::sum::Compensated;
 use crate::tensor::{IntTensor, Tensor64, resolve_axis, resolve_index};
 
-/// `x` with `updates` added to its slices at `indices` along `axis`; a repeated index adds every one of its updates.
+/// `x` with `updates` added to its slices at `indices` along `axis`; a repeated index adds every
+/// one of its updates.
 ///
-/// `updates` has the shape [`take`](super::take) would give. The condition is |x| + Σ|updates| of each element.
+/// `updates` has the shape [`take`](super::take) would give. The condition is |x| + Σ|updates| of
+/// each element.
 pub fn scatter_add(
     x: &Tensor64,
     indices: &IntTensor,

@@ -4,7 +4,8 @@ use crate::answer::Answer;
 use crate::error::OracleError;
 use crate::tensor::{BoolTensor, Tensor64, broadcast_shapes};
 
-/// `where`: `a` where the condition holds, else `b`; the three broadcast together. NaN on the side not taken is not seen.
+/// `where`: `a` where the condition holds, else `b`; the three broadcast together. NaN on the side
+/// not taken is not seen.
 pub fn select(condition: &BoolTensor, a: &Tensor64, b: &Tensor64) -> Result<Answer, OracleError> {
     let sides = broadcast_shapes("where", a.shape(), b.shape())?;
     let shape = broadcast_shapes("where", condition.shape(), &sides)?;

@@ -4,7 +4,8 @@ use crate::answer::Answer;
 use crate::error::OracleError;
 use crate::tensor::{Tensor64, strides};
 
-/// `start..stop` by `step` along one axis: positions `start + i·step` while before `stop`, or after it for negative steps.
+/// `start..stop` by `step` along one axis: positions `start + i·step` while before `stop`, or after
+/// it for negative steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceAxis {
     /// First position.

@@ -17,7 +17,8 @@ pub enum Precision {
     Precise,
 }
 
-/// eˣ/Σeˣ along `axis`. A row whose largest element is not finite is NaN throughout, as inf − inf gives.
+/// eˣ/Σeˣ along `axis`. A row whose largest element is not finite is NaN throughout, as inf − inf
+/// gives.
 pub fn softmax(x: &Tensor64, axis: isize, precision: Precision) -> Result<Answer, OracleError> {
     let axis = resolve_axis("softmax", axis, x.ndim())?;
     let last = x.ndim() - 1;

@@ -45,8 +45,8 @@ pub fn argsort(x: &Tensor64, axis: isize) -> Result<IntTensor, OracleError> {
     Ok(IntTensor::trusted(rows.shape().to_vec(), order).move_axis(x.ndim() - 1, axis))
 }
 
-/// The `k` largest of each row along `axis`, ascending; NaN counts as largest. MLX leaves their order open: sort its
-/// answer before comparing.
+/// The `k` largest of each row along `axis`, ascending; NaN counts as largest. MLX leaves their
+/// order open: sort its answer before comparing.
 pub fn topk(x: &Tensor64, k: usize, axis: isize) -> Result<Answer, OracleError> {
     let sorted = sort(x, axis)?.value;
     let axis = resolve_axis("topk", axis, x.ndim())?;

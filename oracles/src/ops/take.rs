@@ -4,8 +4,8 @@ use crate::answer::Answer;
 use crate::error::OracleError;
 use crate::tensor::{IntTensor, Tensor64, resolve_axis, resolve_index, strides};
 
-/// Slices of `x` along `axis` at `indices`: the axis is replaced by the indices' shape. Negative indices count from the end;
-/// one outside the axis is an error (MLX leaves it undefined).
+/// Slices of `x` along `axis` at `indices`: the axis is replaced by the indices' shape. Negative
+/// indices count from the end; one outside the axis is an error (MLX leaves it undefined).
 pub fn take(x: &Tensor64, indices: &IntTensor, axis: isize) -> Result<Answer, OracleError> {
     let axis = resolve_axis("take", axis, x.ndim())?;
     let size = x.shape()[axis];
@@ -26,8 +26,8 @@ pub fn take(x: &Tensor64, indices: &IntTensor, axis: isize) -> Result<Answer, Or
     Ok(Answer::exact(Tensor64::trusted(shape, data)))
 }
 
-/// One element per index: `out[.., i, ..] = x[.., indices[.., i, ..], ..]`, `numpy.take_along_axis`. Off the axis the shapes
-/// must be equal.
+/// One element per index: `out[.., i, ..] = x[.., indices[.., i, ..], ..]`,
+/// `numpy.take_along_axis`. Off the axis the shapes must be equal.
 pub fn take_along_axis(
     x: &Tensor64,
     indices: &IntTensor,
@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn one_element_per_index() {
-        // numpy: np.take_along_axis(np.arange(12).reshape(2, 3, 2), np.array([[[2, 0]], [[1, -1]]]), 1)
+        // numpy: np.take_along_axis(np.arange(12).reshape(2, 3, 2), np.array([[[2, 0]], [[1,
+        // -1]]]), 1)
         let x = Tensor64::new([2, 3, 2], (0..12).map(f64::from).collect()).unwrap();
         let indices = IntTensor::new([2, 1, 2], vec![2, 0, 1, -1]).unwrap();
         let found = take_along_axis(&x, &indices, 1).unwrap().value;

@@ -1,5 +1,5 @@
-//! Elementwise functions of one operand. Transcendentals come from the `libm` crate, so that the reference has the same
-//! bits on every platform.
+//! Elementwise functions of one operand. Transcendentals come from the `libm` crate, so that the
+//! reference has the same bits on every platform.
 
 use super::{Gelu, Op, gelu};
 use crate::answer::Answer;
@@ -105,7 +105,8 @@ pub fn softplus(x: &Tensor64) -> Answer {
     relative(x, |v| if v.is_nan() { v } else { v.max(0.0) + libm::log1p(libm::exp(-v.abs())) })
 }
 
-/// The logistic function; the exponential never overflows and the lower tail keeps its relative accuracy.
+/// The logistic function; the exponential never overflows and the lower tail keeps its relative
+/// accuracy.
 pub(crate) fn logistic(x: f64) -> f64 {
     let e = libm::exp(-x.abs());
     if x < 0.0 { e / (1.0 + e) } else { 1.0 / (1.0 + e) }

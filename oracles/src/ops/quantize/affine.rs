@@ -10,12 +10,14 @@ use crate::tensor::{PackedTensor, Tensor, Tensor64};
 pub enum Arithmetic {
     /// The real function.
     F64,
-    /// Each step rounded to float32, as MLX's kernels do, so that codes and scales can be compared exactly.
+    /// Each step rounded to float32, as MLX's kernels do, so that codes and scales can be compared
+    /// exactly.
     F32,
 }
 
 impl Arithmetic {
-    /// Rounding float64 results of +, −, ·, / of float32 values to float32 is the float32 operation itself.
+    /// Rounding float64 results of +, −, ·, / of float32 values to float32 is the float32 operation
+    /// itself.
     pub(super) fn round(self, value: f64) -> f64 {
         match self {
             Self::F64 => value,
@@ -27,7 +29,8 @@ impl Arithmetic {
 /// Smallest step, so that constant groups do not divide by zero (`mlx/backend/cpu/quantized.cpp`).
 const SMALLEST_STEP: f32 = 1e-7;
 
-/// Step and bias of one group: the end of the range that is larger in magnitude is represented exactly, and zero is a code.
+/// Step and bias of one group: the end of the range that is larger in magnitude is represented
+/// exactly, and zero is a code.
 fn fit(group: &[f64], levels: f64, arithmetic: Arithmetic) -> (f64, f64) {
     let low = group.iter().copied().fold(f64::INFINITY, f64::min);
     let high = group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -66,7 +69,8 @@ pub(super) fn quantize(
     (codes, Scales::Affine { scales, biases: Tensor64::trusted(groups, biases) })
 }
 
-/// How far each of an engine's codes is from where its own scale and bias put `w`: (w − bias)/scale − code, in steps.
+/// How far each of an engine's codes is from where its own scale and bias put `w`: (w − bias)/scale
+/// − code, in steps.
 ///
 /// A correct quantizer keeps this within half a step and its rounding, except at the clamped ends.
 pub fn affine_codes(

@@ -1,4 +1,5 @@
-//! Codes that are small floats, with a shared scale of eight bits (OCP Microscaling 1.0; MLX's mxfp4, mxfp8, nvfp4).
+//! Codes that are small floats, with a shared scale of eight bits (OCP Microscaling 1.0; MLX's
+//! mxfp4, mxfp8, nvfp4).
 
 use super::{Arithmetic, Mode, QuantizeRule, Scales};
 use crate::format::{E2M1, E4M3, F32, Overflow, decode_e8m0};
@@ -7,7 +8,8 @@ use crate::tensor::Tensor;
 /// How an E8M0 scale is chosen from the real one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaleRule {
-    /// The smallest power of two not below it, so that no element saturates: MLX 0.32 (`mx_scale_round_up`).
+    /// The smallest power of two not below it, so that no element saturates: MLX 0.32
+    /// (`mx_scale_round_up`).
     Up,
     /// The power of two nearest in the logarithm: MLX before that.
     Nearest,
@@ -19,7 +21,8 @@ fn encode_e8m0(scale: f64, rule: ScaleRule) -> u8 {
         return u8::MAX;
     }
     if scale <= 0.0 {
-        // log2(0) is −inf; the reference's conversion of it to an integer is undefined. All codes are zero anyway.
+        // log2(0) is −inf; the reference's conversion of it to an integer is undefined. All codes
+        // are zero anyway.
         return 127;
     }
     let nearest = libm::log2(scale).round().clamp(-127.0, 127.0) as i32;
@@ -56,7 +59,8 @@ pub(super) fn quantize(
     (codes, Scales::Codes(Tensor::trusted(groups, scales)))
 }
 
-/// Powers of two divide exactly; other scales multiply by their rounded inverse only where the reference does.
+/// Powers of two divide exactly; other scales multiply by their rounded inverse only where the
+/// reference does.
 fn scaled(v: f64, scale: f64, inverse: f64, whole: f64, arithmetic: Arithmetic) -> f64 {
     if scale == 0.0 {
         return 0.0;

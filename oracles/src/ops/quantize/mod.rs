@@ -29,7 +29,8 @@ pub enum Mode {
     Mxfp8,
     /// FP4 E2M1 with an E4M3 scale per 16 elements.
     Nvfp4 {
-        /// Largest magnitude of the whole tensor, where scales are relative to it: they are multiplied by this / (448 · 6).
+        /// Largest magnitude of the whole tensor, where scales are relative to it: they are
+        /// multiplied by this / (448 · 6).
         global_scale: Option<f64>,
     },
 }
@@ -179,8 +180,10 @@ impl QuantizeRule {
 
 /// Rows of `w` quantized in groups along the last axis; scales and biases are returned unrounded.
 ///
-/// Codes of elements halfway between two steps depend on the arithmetic: compare dequantized values within half a step,
-/// or codes against [`affine_codes`] with the engine's own scales.
+/// Codes of elements halfway between two steps depend on the arithmetic: compare dequantized values
+/// within half a step, or codes against [`affine_codes`] with the engine's own scales. Codes of
+/// small floats round ties to even and keep the sign of zero, as MLX's Metal kernel does; its CPU
+/// takes the first nearest code of a table instead.
 pub fn quantize(w: &Tensor64, mode: Mode, rule: QuantizeRule) -> Result<Quantized, OracleError> {
     mode.validate()?;
     let group = mode.group_size();
@@ -203,7 +206,8 @@ pub fn quantize(w: &Tensor64, mode: Mode, rule: QuantizeRule) -> Result<Quantize
     Quantized::new(mode, words, scales)
 }
 
-/// The matrix the codes stand for, exactly in float64. The condition of an affine element is |scale·code| + |bias|.
+/// The matrix the codes stand for, exactly in float64. The condition of an affine element is
+/// |scale·code| + |bias|.
 pub fn dequantize(q: &Quantized) -> Answer {
     let codes = unpack(&q.words, q.mode.bits());
     let group = q.mode.group_size();

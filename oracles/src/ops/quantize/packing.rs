@@ -1,13 +1,14 @@
 //! MLX's layout of packed codes.
 //!
-//! A row is one little-endian stream of bits in 32-bit words: code i occupies bits `i·bits .. (i + 1)·bits`, lowest first.
-//! For 2, 4 and 8 bits that fills each word by itself; for 3, 5 and 6 it gives the reference's packs of 3, 5 and 3 bytes,
-//! whose codes cross word boundaries.
+//! A row is one little-endian stream of bits in 32-bit words: code i occupies bits `i·bits .. (i +
+//! 1)·bits`, lowest first. For 2, 4 and 8 bits that fills each word by itself; for 3, 5 and 6 it
+//! gives the reference's packs of 3, 5 and 3 bytes, whose codes cross word boundaries.
 
 use crate::error::OracleError;
 use crate::tensor::{PackedTensor, Tensor};
 
-/// Codes of shape `[.., columns]` to words of `[.., columns · bits / 32]`; higher bits of a code are dropped.
+/// Codes of shape `[.., columns]` to words of `[.., columns · bits / 32]`; higher bits of a code
+/// are dropped.
 pub fn pack(codes: &Tensor<u32>, bits: u32) -> Result<PackedTensor, OracleError> {
     let row_bits = codes.last_dim() * bits as usize;
     if codes.ndim() == 0 || !row_bits.is_multiple_of(32) {
@@ -76,7 +77,8 @@ mod tests {
 
     #[test]
     fn three_bit_codes_fill_three_bytes_by_eight() {
-        // 0..=7 in three bits each, lowest first, as the reference's pack of three bytes: 0x88, 0xc6, 0xfa.
+        // 0..=7 in three bits each, lowest first, as the reference's pack of three bytes: 0x88,
+        // 0xc6, 0xfa.
         let codes = Tensor::new([1, 32], (0..32).map(|i| i % 8).collect()).unwrap();
         let words = pack(&codes, 3).unwrap();
         let bytes: Vec<u8> = words.data().iter().flat_map(|w| w.to_le_bytes()).collect();

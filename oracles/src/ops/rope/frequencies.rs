@@ -7,7 +7,8 @@ use crate::error::OracleError;
 /// What a rotary embedding multiplies by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeTable {
-    /// Tokens a radian of each pair: the angle is position · `position_scale` / period. Infinite periods do not turn.
+    /// Tokens a radian of each pair: the angle is position · `position_scale` / period. Infinite
+    /// periods do not turn.
     pub periods: Vec<f64>,
     /// Factor of positions.
     pub position_scale: f64,
@@ -101,8 +102,8 @@ fn powers(dims: usize, rotated: usize, base: f64) -> Vec<f64> {
 }
 
 impl RopeScaling {
-    /// The table for `dims` rotated features; `sequence` is the number of tokens the call ends at, `max_position` the
-    /// configuration's `max_position_embeddings`.
+    /// The table for `dims` rotated features; `sequence` is the number of tokens the call ends at,
+    /// `max_position` the configuration's `max_position_embeddings`.
     pub fn table(
         &self,
         dims: usize,
@@ -119,7 +120,7 @@ impl RopeScaling {
             }
             Self::Llama3(p) => RopeTable::of_periods(llama3(p, plain(base).periods)),
             Self::Yarn(p) => yarn(p, dims, base, plain(base).periods),
-            Self::LongRope(p) => long_rope(p, max_position, plain(base).periods)?,
+            Self::LongRope(p) => long_rope(p, max_position, &plain(base).periods)?,
             Self::Proportional(p) => proportional(p, dims, base),
         })
     }
@@ -171,11 +172,7 @@ fn yarn(p: &Yarn, dims: usize, base: f64, periods: Vec<f64>) -> RopeTable {
     }
 }
 
-fn long_rope(
-    p: &LongRope,
-    max_position: usize,
-    periods: Vec<f64>,
-) -> Result<RopeTable, OracleError> {
+fn long_rope(p: &LongRope, max_position: usize, periods: &[f64]) -> Result<RopeTable, OracleError> {
     if p.long_factor.len() != periods.len() {
         let wanted = format!("{} long factors, one a period", periods.len());
         return Err(OracleError::parameter("rope", p.long_factor.len(), &wanted));
@@ -243,7 +240,8 @@ mod tests {
         let scaling = RopeScaling::Dynamic { factor: 2.0 };
         let plain = table(&RopeScaling::Default, 1).periods[7];
         assert!((table(&scaling, 256).periods[7] / plain - 1.0).abs() <= 1e-14);
-        // Past it the base gains (2·512/256 − 1)^(16/14) = 3^(8/7), whose last period takes the power 14/16.
+        // Past it the base gains (2·512/256 − 1)^(16/14) = 3^(8/7), whose last period takes the
+        // power 14/16.
         assert!((table(&scaling, 512).periods[7] / plain - 3.0).abs() <= 1e-14);
     }
 

@@ -22,7 +22,8 @@ pub enum Offsets<'a> {
 pub struct Rope<'a> {
     /// Leading features that are rotated; even. The rest passes through.
     pub dims: usize,
-    /// Whether neighbours form a pair (2i, 2i+1), the original layout; else halves do (i, i + dims/2).
+    /// Whether neighbours form a pair (2i, 2i+1), the original layout; else halves do (i, i +
+    /// dims/2).
     pub traditional: bool,
     /// Periods and scales; `dims / 2` periods.
     pub table: &'a RopeTable,
