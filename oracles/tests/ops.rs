@@ -1,4 +1,4 @@
-//! Ops of more than one element against NumPy in extended precision (`oracles/numpy/ops.py`).
+//! Ops of more than one element against `numpy` in extended precision (`oracles/numpy/ops.py`).
 
 mod common;
 

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use crate::answer::Answer;
 use crate::error::OracleError;
-use crate::sum::{Compensated, dot, dot_condition};
+use crate::sum::{Compensated, dot, dot_condition, sum, sum_by};
 use crate::tensor::{BoolTensor, Tensor64};
 
 /// Which query a causal mask's last key belongs to, where there are fewer queries than keys.
@@ -90,18 +90,39 @@ pub fn sdpa(
     v: &Tensor64,
     attention: &Attention,
 ) -> Result<Answer, OracleError> {
-    let sizes = check(q, k, v, attention)?;
+    attend(q, &Operand { value: k, terms: k }, &Operand { value: v, terms: v }, attention)
+}
+
+/// Keys or values, and what the magnitudes of their elements count as in conditions.
+pub(crate) struct Operand<'a> {
+    pub value: &'a Tensor64,
+    pub terms: &'a Tensor64,
+}
+
+impl Operand<'_> {
+    /// Value and terms of one kv head.
+    fn head(&self, kv: usize, size: usize) -> [&[f64]; 2] {
+        [self.value, self.terms].map(|tensor| &tensor.data()[kv * size..][..size])
+    }
+}
+
+pub(crate) fn attend(
+    q: &Tensor64,
+    k: &Operand,
+    v: &Operand,
+    attention: &Attention,
+) -> Result<Answer, OracleError> {
+    let sizes = check(q, k.value, v.value, attention)?;
     let masks = expand(q.shape(), sizes.keys, attention.mask)?;
     let rows = q.data().par_chunks(sizes.width).enumerate();
     let pairs = rows
         .flat_map_iter(|(at, query)| {
             let (item, head) = (at / sizes.queries / sizes.heads, at / sizes.queries % sizes.heads);
             let kv = item * sizes.kv_heads + head / (sizes.heads / sizes.kv_heads);
-            let keys = &k.data()[kv * sizes.keys * sizes.width..][..sizes.keys * sizes.width];
-            let values =
-                &v.data()[kv * sizes.keys * sizes.value_width..][..sizes.keys * sizes.value_width];
+            let keys = k.head(kv, sizes.keys * sizes.width);
             let scores = scores(at, query, keys, &sizes, attention, &masks);
             let sink = attention.sinks.map(|sinks| sinks[head]);
+            let values = v.head(kv, sizes.keys * sizes.value_width);
             weigh(&scores, sink, values, sizes.value_width, attention.dead_rows)
         })
         .collect();
@@ -167,7 +188,7 @@ type Score = Option<(f64, f64)>;
 fn scores(
     at: usize,
     query: &[f64],
-    keys: &[f64],
+    [keys, terms]: [&[f64]; 2],
     sizes: &Sizes,
     attention: &Attention,
     masks: &Expanded,
@@ -185,7 +206,7 @@ fn scores(
             && shown
             && attention.window.is_none_or(|window| position - (j as i64) < window as i64)
     };
-    let score = |(j, key): (usize, &[f64])| {
+    let score = |(j, (key, terms)): (usize, (&[f64], &[f64]))| {
         let bias = match masks {
             Expanded::Additive(mask) => mask.data()[at * sizes.keys + j],
             _ => 0.0,
@@ -193,17 +214,17 @@ fn scores(
         if !visible(j) || bias == f64::NEG_INFINITY {
             return None;
         }
-        let condition = attention.scale.abs() * dot_condition(query, key) + bias.abs();
+        let condition = attention.scale.abs() * dot_condition(query, terms) + bias.abs();
         Some((attention.scale * dot(query, key) + bias, condition))
     };
-    keys.chunks(sizes.width).enumerate().map(score).collect()
+    keys.chunks(sizes.width).zip(terms.chunks(sizes.width)).enumerate().map(score).collect()
 }
 
 /// Softmax of the scores, then Σp·v with its condition.
 fn weigh(
     scores: &[Score],
     sink: Option<f64>,
-    values: &[f64],
+    [values, terms]: [&[f64]; 2],
     width: usize,
     dead_rows: DeadRows,
 ) -> Vec<(f64, f64)> {
@@ -220,31 +241,38 @@ fn weigh(
     };
     let (total, condition) = weights(&mut all.clone());
     if scores.iter().all(Option::is_none) && sink.is_none() {
-        return dead(dead_rows, values, width, scores.len());
+        return dead(dead_rows, [values, terms], width, scores.len());
     }
     let mean_condition = condition / total;
     let mut sums = vec![(Compensated::default(), 0.0); width];
-    for (score, value) in scores.iter().zip(values.chunks(width.max(1))) {
+    let rows = values.chunks(width.max(1)).zip(terms.chunks(width.max(1)));
+    for (score, (value, terms)) in scores.iter().zip(rows) {
         let Some((score, c)) = *score else { continue };
         let p = libm::exp(score - top) / total;
-        for ((sum, condition), v) in sums.iter_mut().zip(value) {
+        for ((sum, condition), (v, term)) in sums.iter_mut().zip(value.iter().zip(terms)) {
             sum.add(p * v);
-            *condition += (p * v).abs() * (1.0 + c + mean_condition);
+            *condition += (p * term).abs() * (1.0 + c + mean_condition);
         }
     }
     sums.into_iter().map(|(sum, condition)| (sum.value(), condition)).collect()
 }
 
-fn dead(policy: DeadRows, values: &[f64], width: usize, keys: usize) -> Vec<(f64, f64)> {
-    let column = |i: usize| values.iter().skip(i).step_by(width.max(1));
+fn dead(
+    policy: DeadRows,
+    [values, terms]: [&[f64]; 2],
+    width: usize,
+    keys: usize,
+) -> Vec<(f64, f64)> {
+    let n = keys as f64;
+    let column = |of: &[f64], i: usize| -> Vec<f64> {
+        of.iter().skip(i).step_by(width.max(1)).copied().collect()
+    };
     (0..width)
         .map(|i| match policy {
             DeadRows::Nan => (f64::NAN, f64::NAN),
             DeadRows::Zero => (0.0, 0.0),
             DeadRows::Mean => {
-                let n = keys as f64;
-                let sum: Compensated = column(i).copied().collect();
-                (sum.value() / n, column(i).map(|v| v.abs()).sum::<f64>() / n)
+                (sum(&column(values, i)) / n, sum_by(&column(terms, i), f64::abs) / n)
             }
         })
         .collect()

@@ -1,5 +1,7 @@
 //! Elementwise arithmetic of two operands broadcast together.
 
+use super::Op;
+use super::division::{Rounding, floor_divide, remainder};
 use crate::answer::Answer;
 use crate::error::OracleError;
 use crate::tensor::{Tensor64, broadcast_shapes};
@@ -15,6 +17,21 @@ pub(crate) fn broadcast(
     let (a, b) = (a.broadcast_to(&shape)?, b.broadcast_to(&shape)?);
     let pairs = a.data().iter().zip(b.data()).map(|(&a, &b)| f(a, b)).collect();
     Ok(Answer::from_pairs(shape, pairs))
+}
+
+/// The answer of any op of the family [`Binary`](super::Family::Binary) on floats, in the reference's
+/// convention, or `None` for another op.
+pub fn binary(op: Op, a: &Tensor64, b: &Tensor64) -> Option<Result<Answer, OracleError>> {
+    Some(match op {
+        Op::Add => add(a, b),
+        Op::Sub => sub(a, b),
+        Op::Mul => mul(a, b),
+        Op::Div => div(a, b),
+        Op::FloorDivide => floor_divide(a, b, Rounding::Floor),
+        Op::Remainder => remainder(a, b, Rounding::Floor),
+        Op::Power => power(a, b),
+        _ => return None,
+    })
 }
 
 /// a + b; the condition is the magnitude of the value, since one addition rounds once.
@@ -50,6 +67,20 @@ pub fn power(a: &Tensor64, b: &Tensor64) -> Result<Answer, OracleError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::{Family, OPS};
+
+    #[test]
+    fn every_binary_op_of_the_table_has_an_answer_of_its_own_and_no_other_has() {
+        let (a, b) = (Tensor64::vector([7.5, -3.0]), Tensor64::vector([2.0, 4.5]));
+        let mut seen: Vec<Tensor64> = Vec::new();
+        for info in OPS {
+            let answer = binary(info.op, &a, &b);
+            assert_eq!(answer.is_some(), info.family == Family::Binary, "{}", info.name);
+            seen.extend(answer.map(|answer| answer.unwrap().value));
+        }
+        let distinct = seen.iter().enumerate().all(|(i, value)| !seen[..i].contains(value));
+        assert!(distinct, "{seen:?}");
+    }
 
     #[test]
     fn operands_broadcast_both_ways() {

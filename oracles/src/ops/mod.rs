@@ -32,7 +32,7 @@ mod unary;
 
 pub use argreduce::{argmax, argmin};
 pub use attention::{Attention, CausalAlignment, DeadRows, Mask, sdpa};
-pub use binary::{add, div, mul, power, sub};
+pub use binary::{add, binary, div, mul, power, sub};
 pub use cast::{cast, cast_int};
 pub use concat::concat;
 pub use conv1d::{Conv1d, conv1d};

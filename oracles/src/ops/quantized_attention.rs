@@ -1,17 +1,16 @@
 //! Attention over quantized keys and values.
 
-use super::attention::{Attention, sdpa};
+use super::attention::{Attention, Operand, attend};
 use super::quantize::{Quantized, dequantize};
 use crate::answer::Answer;
 use crate::error::OracleError;
 use crate::tensor::Tensor64;
 
-/// [`sdpa`] of the dequantized keys and values: what
+/// [`sdpa`](super::sdpa) of the dequantized keys and values: what
 /// `mlx_lm.models.base.quantized_scaled_dot_product_attention` and any tiling of it compute in real
 /// numbers.
 ///
-/// The condition grows each key's and value's magnitude by that of its dequantization, |scale·code|
-/// + |bias|.
+/// In the condition keys and values count as the terms of their dequantization, |scale·code| + |bias|.
 pub fn quantized_sdpa(
     q: &Tensor64,
     k: &Quantized,
@@ -19,26 +18,19 @@ pub fn quantized_sdpa(
     attention: &Attention,
 ) -> Result<Answer, OracleError> {
     let (keys, values) = (dequantize(k), dequantize(v));
-    let mut answer = sdpa(q, &keys.value, &values.value, attention)?;
-    let growth = growth(&keys).max(growth(&values));
-    for condition in answer.condition.data_mut() {
-        *condition *= growth;
-    }
-    Ok(answer)
-}
-
-/// How much larger the terms of a dequantized tensor are than its values, over the whole of it.
-fn growth(dequantized: &Answer) -> f64 {
-    let total = |t: &Tensor64| t.data().iter().map(|v| v.abs()).sum::<f64>();
-    let (terms, values) = (total(&dequantized.condition), total(&dequantized.value));
-    if values == 0.0 { 1.0 } else { terms / values }
+    attend(
+        q,
+        &Operand { value: &keys.value, terms: &keys.condition },
+        &Operand { value: &values.value, terms: &values.condition },
+        attention,
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ops::quantize::{Mode, QuantizeRule, quantize};
-    use crate::ops::{CausalAlignment, Mask};
+    use crate::ops::{CausalAlignment, Mask, sdpa};
 
     #[test]
     fn eight_bits_are_near_the_plain_answer_and_two_are_not() {
