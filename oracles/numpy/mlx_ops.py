@@ -43,6 +43,9 @@ def quantization():
     for mode in ("mxfp4", "mxfp8", "nvfp4"):
         words, scales = mx.quantize(w, mode=mode)
         put(mode, words=words, scales=scales, y=mx.dequantize(words, scales, mode=mode, dtype=mx.float32))
+    arguments = {"mode": "nvfp4", "global_scale": mx.max(mx.abs(w))}
+    words, scales = mx.quantize(w, **arguments)
+    put("nvfp4_global", words=words, scales=scales, y=mx.dequantize(words, scales, dtype=mx.float32, **arguments))
 
 
 def products():
