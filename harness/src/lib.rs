@@ -1,1 +1,27 @@
-//! Placeholder
+//! mlx-parity proves, on the machine at hand, that an MLX engine computes what the reference
+//! computes. The guide starts with [`guide`].
+
+pub mod case;
+pub mod check;
+pub mod cmd;
+pub mod compare;
+pub mod digest;
+pub mod exit;
+pub mod expect;
+pub mod explain;
+pub mod fingerprint;
+pub mod golden;
+pub mod model;
+pub mod oracle;
+mod pipe;
+pub mod plan;
+pub mod record;
+pub mod report;
+pub mod root;
+pub mod row;
+pub mod summary;
+pub mod verify;
+pub mod weights;
+pub mod worker;
+
+pub mod guide;

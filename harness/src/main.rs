@@ -1,2 +1,44 @@
-//! Placeholder
-fn main(){}
+//! The `mlx-parity` command line.
+
+use clap::{Parser, Subcommand};
+use mlx_parity::cmd;
+
+/// Prove that an MLX engine computes what the reference computes.
+#[derive(Parser)]
+#[command(version, after_help = cmd::exit_code_help())]
+struct Cli {
+    #[command(flatten)]
+    common: cmd::Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Verify(cmd::verify::Args),
+    Case(cmd::case::Args),
+    Freeze(cmd::freeze::Args),
+    Goldens(cmd::goldens::Args),
+    Generate(cmd::generate::Args),
+    Doctor(cmd::doctor::Args),
+    #[command(hide = true)]
+    Worker,
+}
+
+fn main() -> std::process::ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return cmd::refuse_arguments(&error).into(),
+    };
+    cmd::log_to_stderr(cli.common.verbose);
+    let result = match &cli.command {
+        Command::Verify(args) => cmd::verify::run(&cli.common, args),
+        Command::Case(args) => cmd::case::run(&cli.common, args),
+        Command::Freeze(args) => cmd::freeze::run(&cli.common, args),
+        Command::Goldens(args) => cmd::goldens::run(&cli.common, args),
+        Command::Generate(args) => cmd::generate::run(&cli.common, args),
+        Command::Doctor(args) => cmd::doctor::run(&cli.common, args),
+        Command::Worker => cmd::worker::run(),
+    };
+    cmd::exit(result).into()
+}

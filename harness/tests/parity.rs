@@ -1,1 +1,102 @@
-fn main(){}
+//! One libtest test per case: `cargo test --test parity l1::gemma3` filters, nextest shows each.
+//!
+//! MLX runs in worker processes, never on test threads. A case whose model is not provisioned is
+//! *ignored*, which no runner counts as a pass.
+
+use std::{
+    path::Path,
+    process::ExitCode,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use mlx_parity::{
+    case::{self, Case},
+    expect::Expectations,
+    fingerprint::Fingerprint,
+    model::Registry,
+    plan::{PlanOptions, Planned, Planner},
+    report,
+    root::Root,
+    row::Row,
+    worker::{self, Ended, Job, Worker},
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_mlx-parity");
+const LIMIT: Duration = Duration::from_mins(5);
+
+struct Suite {
+    root: Root,
+    registry: Registry,
+    checks: Vec<String>,
+    /// Planning may ask an oracle, one at a time.
+    planning: Mutex<Option<Fingerprint>>,
+}
+
+impl Suite {
+    fn plan(&self, case: &Case) -> Result<(Planned, Fingerprint), Failed> {
+        let mut here = self.planning.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if here.is_none() {
+            *here = Some(worker::probe(Path::new(PROGRAM))?);
+        }
+        let here = here.clone().ok_or("no worker answered")?;
+        let mut planner = Planner::new(&self.root, &self.registry, &here, PlanOptions::default());
+        Ok((planner.plan(case.clone()), here))
+    }
+
+    fn run(&self, case: &Case) -> Result<(), Failed> {
+        let (planned, here) = self.plan(case)?;
+        let rows = match planned {
+            Planned::NotRun(rows) => rows,
+            Planned::Job(job) => run_job(&job)?,
+        };
+        let expectations = Expectations::load(&self.root.expectations_file(), &here, &self.checks)?;
+        let rows: Vec<_> = rows.into_iter().map(|row| expectations.judge(row)).collect();
+        match rows.iter().find(|row| row.failed() || !row.ran()) {
+            Some(row) => Err(report::failure(row).into()),
+            None if rows.len() == case.checks().len() => Ok(()),
+            None => Err(format!("{} rows of {}", rows.len(), case.checks().len()).into()),
+        }
+    }
+}
+
+fn run_job(job: &Job) -> Result<Vec<Row>, Failed> {
+    let mut rows = Vec::new();
+    match Worker::start(Path::new(PROGRAM))?.run(job, LIMIT, |row| rows.push(row)) {
+        Ended::Complete => Ok(rows),
+        Ended::Died { how } => Err(format!("crashed: {how}").into()),
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    match trials() {
+        Ok(trials) if trials.is_empty() => {
+            eprintln!("no case was found: a suite without tests proves nothing");
+            ExitCode::FAILURE
+        }
+        Ok(trials) => libtest_mimic::run(&arguments, trials).exit_code(),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn trials() -> Result<Vec<Trial>, Box<dyn std::error::Error>> {
+    let root = Root::find(Some(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")))?;
+    let registry = Registry::load(&root)?;
+    let cases = case::load_all(&root.cases())?;
+    let checks = cases.iter().flat_map(Case::checks).collect();
+    let suite = Arc::new(Suite { root, registry, checks, planning: Mutex::new(None) });
+    Ok(cases.into_iter().map(|case| trial(&suite, case)).collect())
+}
+
+fn trial(suite: &Arc<Suite>, case: Case) -> Trial {
+    let provisioned =
+        suite.registry.get(&case.model).is_none_or(|model| model.provisioned(&suite.root));
+    let name = case.id.replace('/', "::");
+    let suite = Arc::clone(suite);
+    Trial::test(name, move || suite.run(&case)).with_ignored_flag(!provisioned)
+}

@@ -27,7 +27,7 @@ pub use class::Class;
 pub use error::{ErrorStats, error_stats};
 pub use histogram::Histogram;
 pub use information::{Refusal, Strength};
-pub use moments::Moments;
+pub use moments::{Allowance, Moments};
 pub use tally::Tally;
 pub use tolerance::{ToleranceReport, Zeros, check_tolerance};
 pub use ulp::{Distance, ulp_distance};

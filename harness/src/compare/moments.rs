@@ -41,17 +41,9 @@ pub struct Moments {
     pub max_abs: f64,
     /// Flat index of the first pair with the greatest error, if any has an error.
     pub max_at: Option<usize>,
-    /// Pairs not within the allowance. Two NaNs are not: NaN equals nothing here.
-    pub over: u64,
-    allowance: Option<Allowance>,
 }
 
 impl Moments {
-    /// No pairs yet; `over` counts those not within `allowance`.
-    pub fn with_allowance(allowance: Option<Allowance>) -> Self {
-        Self { allowance, ..Self::default() }
-    }
-
     /// Adds two equally long runs of elements, the first of which has flat index `start` in its tensor.
     pub fn add(&mut self, dtype: Dtype, start: usize, got: &[u8], want: &[u8]) {
         let (mut a, mut b) = ([0.0; BLOCK], [0.0; BLOCK]);
@@ -89,9 +81,6 @@ impl Moments {
         if block.pairs < got.len() as u64 {
             self.add_apart(start, got, want);
         }
-        if let Some(allowance) = self.allowance {
-            self.over += allowance.count_over(got, want);
-        }
     }
 
     fn add_apart(&mut self, start: usize, got: &[f64], want: &[f64]) {
@@ -112,7 +101,6 @@ impl Moments {
         self.sum_abs += other.sum_abs;
         self.sum_squares += other.sum_squares;
         self.sum += other.sum;
-        self.over += other.over;
         let earlier = other.max_at.is_some_and(|b| self.max_at.is_none_or(|a| b < a));
         if other.max_abs > self.max_abs || (other.max_abs == self.max_abs && earlier) {
             (self.max_abs, self.max_at) = (other.max_abs, other.max_at);
@@ -148,10 +136,6 @@ impl Allowance {
     /// Infinite numbers allow nothing but themselves.
     fn bound(self, want: f64) -> f64 {
         if want.is_finite() { self.atol + self.rtol * want.abs() } else { -1.0 }
-    }
-
-    fn count_over(self, got: &[f64], want: &[f64]) -> u64 {
-        got.iter().zip(want).map(|(a, b)| u64::from(!self.allows(*a, *b))).sum()
     }
 }
 
@@ -263,9 +247,6 @@ mod tests {
         assert!(allowance.allows(11.5, 10.0) && !allowance.allows(11.6, 10.0));
         let nan_allowance = Allowance { rtol: f64::NAN, atol: 0.5 };
         assert!(!nan_allowance.allows(1.1, 1.0));
-        let mut found = Moments::with_allowance(Some(allowance));
-        found.add_values(0, &[11.5, 11.6, nan], &[10.0, 10.0, nan]);
-        assert_eq!(found.over, 2);
     }
 
     proptest! {

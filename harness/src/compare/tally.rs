@@ -26,11 +26,18 @@ pub struct Tally {
     counts: [u64; BUCKETS],
     first: Option<usize>,
     worst: Option<(Distance, usize)>,
+    limit: u64,
+    over: u64,
 }
 
 impl Tally {
     /// Nothing seen yet.
     pub fn new(dtype: Dtype) -> Self {
+        Self::with_limit(dtype, 0)
+    }
+
+    /// Nothing seen yet; differing elements farther apart than `limit` ULP, or without a distance, will be counted.
+    pub fn with_limit(dtype: Dtype, limit: u64) -> Self {
         Self {
             dtype,
             elements: 0,
@@ -44,7 +51,15 @@ impl Tally {
             counts: [0; BUCKETS],
             first: None,
             worst: None,
+            limit,
+            over: 0,
         }
+    }
+
+    /// Nothing seen yet, of the same kind.
+    #[must_use]
+    pub fn fresh(&self) -> Self {
+        Self::with_limit(self.dtype, self.limit)
     }
 
     /// Counts two equally long runs of elements, the first of which has flat index `start` in its tensor.
@@ -106,28 +121,22 @@ impl Tally {
         }
     }
 
-    /// Finds the first and the worst element of a block, where it can hold one that is not known yet.
+    /// Looks at single elements of a block, where it holds one that can matter.
     fn place(&mut self, block: &Block, start: usize, got: &[u8], want: &[u8]) {
-        let size = self.dtype.size();
-        let element = |bytes: &[u8], at: usize| {
-            let mut wide = [0; 8];
-            wide[..size].copy_from_slice(&bytes[at * size..][..size]);
-            u64::from_le_bytes(wide)
-        };
-        if self.first.is_none_or(|first| start < first) {
-            let first = (0..got.len() / size).find(|at| element(got, *at) != element(want, *at));
-            self.first = first.map(|at| start + at).or(self.first);
-        }
         let farthest = block.farthest();
-        let known = |(worst, at)| worst > farthest || (worst == farthest && at < start);
-        if self.worst.is_some_and(known) {
-            return;
+        let differing = || differing_elements(self.dtype, got, want);
+        if self.first.is_none_or(|first| start < first) {
+            let first = differing().next().map(|(at, _)| start + at);
+            self.first = first.or(self.first);
         }
-        let worst = (0..got.len() / size).find(|at| {
-            let (a, b) = (element(got, *at), element(want, *at));
-            a != b && distance_of_bits(self.dtype, a, b) == farthest
-        });
-        self.offer(worst.map(|at| (farthest, start + at)));
+        if !farthest.within(self.limit) {
+            self.over += differing().filter(|(_, d)| !d.within(self.limit)).count() as u64;
+        }
+        let known = |(worst, at)| worst > farthest || (worst == farthest && at < start);
+        if !self.worst.is_some_and(known) {
+            let worst = differing().find(|(_, distance)| *distance == farthest);
+            self.offer(worst.map(|(at, distance)| (distance, start + at)));
+        }
     }
 
     /// Keeps the farther of two elements, the first one of equally far ones.
@@ -154,6 +163,12 @@ impl Tally {
         }
         self.first = [self.first, other.first].into_iter().flatten().min();
         self.offer(other.worst);
+        self.over += other.over;
+    }
+
+    /// Counts a run of elements that is known to be equal.
+    pub fn skip(&mut self, elements: usize) {
+        self.elements += elements as u64;
     }
 
     /// Elements compared.
@@ -164,6 +179,11 @@ impl Tally {
     /// Elements whose bits differ.
     pub fn differ(&self) -> u64 {
         self.differ
+    }
+
+    /// Differing elements farther apart than the limit, or without a distance.
+    pub fn over(&self) -> u64 {
+        self.over
     }
 
     /// Differing elements that are zeros of opposite sign.
@@ -204,6 +224,24 @@ impl Tally {
         counts[0] = self.differ - self.apart() - counts.iter().sum::<u64>();
         Histogram::new(&counts, self.sign, self.infinite, self.nan)
     }
+}
+
+/// The elements whose bits differ, by position, with their distance.
+pub fn differing_elements<'a>(
+    dtype: Dtype,
+    got: &'a [u8],
+    want: &'a [u8],
+) -> impl Iterator<Item = (usize, Distance)> + 'a {
+    let size = dtype.size();
+    let bits = move |bytes: &[u8]| {
+        let mut wide = [0; 8];
+        wide[..size].copy_from_slice(bytes);
+        u64::from_le_bytes(wide)
+    };
+    let pairs = got.chunks_exact(size).zip(want.chunks_exact(size)).enumerate();
+    pairs
+        .filter(|(_, (a, b))| a != b)
+        .map(move |(at, (a, b))| (at, distance_of_bits(dtype, bits(a), bits(b))))
 }
 
 /// One block's counts.
@@ -391,6 +429,7 @@ mod tests {
             tally.nan_payload += u64::from(m > last && n > last);
         }
         tally.first.get_or_insert(at);
+        tally.over += u64::from(!distance.within(tally.limit));
         if tally.worst.is_none_or(|(worst, _)| distance > worst) {
             tally.worst = Some((distance, at));
         }

@@ -1,0 +1,131 @@
+//! Cases are data: TOML files under `goldens/cases/<tier>/`, read strictly.
+//!
+//! A file holds `[[case]]` tables. The full id of a case is `<tier>/<file stem>/<name>`; the folder
+//! names the tier, so that a case can be found from its id alone.
+
+mod file;
+mod filter;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    file::load_all,
+    filter::{Filter, parse_shard},
+};
+use crate::row::Tier;
+
+/// mlx-lm's default prefill chunk, in tokens.
+pub const DEFAULT_PREFILL_STEP: usize = 2048;
+
+/// What the model is prompted with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Prompt {
+    /// Token ids, as they are.
+    Ids(Vec<u32>),
+    /// Text, tokenized by the model's own tokenizer without special tokens unless it adds them.
+    Text(String),
+}
+
+/// Where the ids of the decode steps come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DecodeFrom {
+    /// The oracle's greedy choice.
+    #[default]
+    Greedy,
+    /// The last ids of the prompt, one at a time: for models whose greedy answer goes round in
+    /// circles and would check little.
+    Prompt,
+}
+
+/// A model replayed against frozen logits (tiers L1 and L2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// `l1/glassllm/f32/story`.
+    pub id: String,
+    /// The tier, from the folder.
+    pub tier: Tier,
+    /// A name from `goldens/models.toml`.
+    pub model: String,
+    /// The oracle that freezes the golden.
+    pub oracle: String,
+    /// The prompt.
+    pub prompt: Prompt,
+    /// Single steps frozen and replayed after the prompt.
+    pub decode: usize,
+    /// Where the ids of those steps come from.
+    pub decode_from: DecodeFrom,
+    /// Prompt tokens per prefill call; the last prompt token always goes alone.
+    pub prefill_step: usize,
+    /// Why the golden may be degenerate (few distinct tokens, wide margins), where it is meant.
+    pub degenerate_because: Option<String>,
+    /// What the case is there to catch.
+    pub why: String,
+}
+
+impl Case {
+    /// A digest of all that makes an answer of this case; a golden with another one is stale.
+    pub fn digest(&self) -> String {
+        let identity = serde_json::json!({
+            "id": self.id, "model": self.model, "oracle": self.oracle, "prompt": self.prompt,
+            "decode": self.decode, "decode-from": self.decode_from, "prefill-step": self.prefill_step,
+        });
+        crate::digest::of_bytes(identity.to_string().as_bytes())
+    }
+
+    /// Ids of the checks in this case, in the order they run.
+    pub fn checks(&self) -> Vec<String> {
+        let tokenize = matches!(self.prompt, Prompt::Text(_)).then(|| "tokenize".to_owned());
+        let steps = (1..=self.decode).map(|step| format!("decode/step-{step:03}"));
+        tokenize
+            .into_iter()
+            .chain(["prefill".to_owned()])
+            .chain(steps)
+            .map(|check| format!("{}/{check}", self.id))
+            .collect()
+    }
+}
+
+/// A case file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// The file could not be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not TOML, or a key that is not known.
+    #[error("{path}: {message}")]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        message: String,
+    },
+    /// Well-formed, but not a usable case.
+    #[error("{path}: case `{name}`: {message}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The case.
+        name: String,
+        /// What is wrong and what is wanted.
+        message: String,
+    },
+}
+
+impl CaseError {
+    pub(crate) fn parse(path: &Path, error: &impl ToString) -> Self {
+        Self::Parse {
+            path: path.into(),
+            message: error.to_string().trim_end().replace('\n', "\n  "),
+        }
+    }
+}

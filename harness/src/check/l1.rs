@@ -1,0 +1,174 @@
+//! L1: the engine replays a golden's ids and must give the oracle's logits bit for bit.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::Path,
+    time::Instant,
+};
+
+use mlx_parity_engine::{Decoder, EngineError, Fault, LoadOptions, Model, Taps, Tokenizer};
+use mlx_parity_tensor::{HostTensor, safetensors};
+
+use crate::{
+    case::{DecodeFrom, Prompt},
+    check,
+    compare::{BitReport, bit_exact},
+    golden::{Golden, GoldenError},
+    row::{NotRunKind, Outcome, Row},
+    worker::Job,
+};
+
+/// Why a case ended before all its checks were made.
+enum Stop {
+    Golden(GoldenError),
+    Engine(EngineError),
+}
+
+impl From<GoldenError> for Stop {
+    fn from(error: GoldenError) -> Self {
+        Self::Golden(error)
+    }
+}
+
+impl From<EngineError> for Stop {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Runs every check of the job's case; `emit` gets exactly one row for each.
+pub fn run(job: &Job, emit: &mut dyn FnMut(Row)) {
+    let mut pending = job.case.checks().into_iter().peekable();
+    let stopped = replay(job, &mut pending, emit);
+    let Err(stop) = stopped else { return };
+    let (first, rest) = match stop {
+        Stop::Golden(error) => {
+            let outcome =
+                Outcome::NotRun { kind: NotRunKind::GoldenUnfit, message: error.to_string() };
+            (outcome.clone(), outcome)
+        }
+        Stop::Engine(error) => {
+            let message = "an earlier check of this case failed".to_owned();
+            (
+                Outcome::Error { message: error.to_string() },
+                Outcome::NotRun { kind: NotRunKind::Interrupted, message },
+            )
+        }
+    };
+    if let Some(id) = pending.next() {
+        emit(check::row(job, id, first));
+    }
+    for id in pending {
+        emit(check::row(job, id, rest.clone()));
+    }
+}
+
+fn replay(
+    job: &Job,
+    pending: &mut impl Iterator<Item = String>,
+    emit: &mut dyn FnMut(Row),
+) -> Result<(), Stop> {
+    let golden = Golden::open(&job.golden_dir)?;
+    let prefill = golden.tensor("prefill.logits")?;
+    let decode = (job.case.decode > 0).then(|| golden.tensor("decode.logits")).transpose()?;
+    let mut next = || pending.next().unwrap_or_default();
+
+    if let Prompt::Text(text) = &job.case.prompt {
+        let timed = Timed::call(|| Tokenizer::load(&job.model_dir)?.encode(text))?;
+        let all = [golden.manifest.prompt.as_slice(), &golden.manifest.steps].concat();
+        let want =
+            if job.case.decode_from == DecodeFrom::Prompt { &all } else { &golden.manifest.prompt };
+        let (got, want) = (ids(&timed.value)?, ids(want)?);
+        emit(timed.row(job, next(), &bit_exact(&got.view(), &want.view())));
+    }
+    let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
+    let loaded = Timed::call(|| Model::load(&job.model_dir, &LoadOptions { fault }))?;
+    let mut decoder = Decoder::new(&loaded.value, job.case.prefill_step);
+    let timed = loaded.then(|| decoder.prefill(&golden.manifest.prompt))?;
+    emit(timed.row(job, next(), &bit_exact(&timed.value.view(), &prefill.view())));
+    for (step, id) in golden.manifest.steps.iter().enumerate() {
+        let Some(decode) = &decode else { break };
+        let timed = Timed::call(|| decoder.step(*id))?;
+        let want = decode.rows(step..step + 1);
+        emit(timed.row(job, next(), &bit_exact(&timed.value.view(), &want.view())));
+    }
+    Ok(())
+}
+
+/// Replays up to `step` and writes that step's intermediates to `out` as
+/// `tap.<call>.<order>.<name>`, the calls of a split prefill counted from 0.
+pub fn tap(job: &Job, step: usize, out: &Path) -> Result<(), String> {
+    let taps = tapped(job, step).map_err(|stop| match stop {
+        Stop::Golden(error) => error.to_string(),
+        Stop::Engine(error) => error.to_string(),
+    })?;
+    let mut call = 0;
+    let mut seen = HashSet::new();
+    let named: Vec<_> = taps
+        .into_iter()
+        .enumerate()
+        .map(|(order, (name, tensor))| {
+            if !seen.insert(name.clone()) {
+                call += 1;
+                seen = HashSet::from([name.clone()]);
+            }
+            (format!("tap.{call}.{order}.{name}"), tensor)
+        })
+        .collect();
+    let tensors = named.iter().map(|(name, tensor)| (name.clone(), tensor));
+    safetensors::write(out, tensors, &BTreeMap::new()).map_err(|error| error.to_string())
+}
+
+fn tapped(job: &Job, step: usize) -> Result<Vec<(String, HostTensor)>, Stop> {
+    let golden = Golden::open(&job.golden_dir)?;
+    let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
+    let model = Model::load(&job.model_dir, &LoadOptions { fault })?;
+    let mut decoder = Decoder::new(&model, job.case.prefill_step);
+    let watch = |at: usize| if at == step { Taps::All } else { Taps::Off };
+    decoder.set_taps(watch(0));
+    decoder.prefill(&golden.manifest.prompt)?;
+    for (at, id) in golden.manifest.steps.iter().enumerate().take(step) {
+        decoder.set_taps(watch(at + 1));
+        decoder.step(*id)?;
+    }
+    Ok(decoder.take_taps())
+}
+
+fn ids(ids: &[u32]) -> Result<HostTensor, Stop> {
+    HostTensor::from_u32([ids.len()], ids).map_err(|error| Stop::Engine(error.into()))
+}
+
+/// An engine's answer and the time it took.
+struct Timed<T> {
+    value: T,
+    started: Instant,
+    engine_ms: f64,
+}
+
+impl<T> Timed<T> {
+    fn call(f: impl FnOnce() -> Result<T, EngineError>) -> Result<Self, EngineError> {
+        let started = Instant::now();
+        let value = f()?;
+        Ok(Self { value, started, engine_ms: started.elapsed().as_secs_f64() * 1e3 })
+    }
+
+    /// A further call, timed together with this one.
+    fn then<U>(&self, f: impl FnOnce() -> Result<U, EngineError>) -> Result<Timed<U>, EngineError> {
+        let further = Timed::call(f)?;
+        Ok(Timed {
+            engine_ms: self.engine_ms + further.engine_ms,
+            started: self.started,
+            ..further
+        })
+    }
+
+    fn row(&self, job: &Job, id: String, report: &BitReport) -> Row {
+        let outcome = if report.is_exact() { Outcome::Held } else { Outcome::Differ };
+        Row {
+            report: (!report.is_exact()).then(|| report.clone()),
+            elapsed_ms: self.started.elapsed().as_secs_f64() * 1e3,
+            engine_ms: self.engine_ms,
+            ..check::row(job, id, outcome)
+        }
+    }
+}

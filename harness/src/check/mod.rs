@@ -1,0 +1,29 @@
+//! Running a case: the engine answers, the answer is compared, each check becomes a row.
+
+#[cfg(feature = "engine")]
+pub mod l1;
+
+use crate::{
+    row::{Outcome, ROW_SCHEMA, Row},
+    worker::Job,
+};
+
+/// A row of this job without a comparison.
+pub fn row(job: &Job, id: String, outcome: Outcome) -> Row {
+    let mut notes = job.notes.clone();
+    notes.extend(job.fault.iter().map(|fault| format!("deliberate fault: {fault}")));
+    Row {
+        schema: ROW_SCHEMA,
+        id,
+        case: job.case.id.clone(),
+        tier: job.case.tier,
+        subject: job.model.subject.clone(),
+        dtype: job.model.dtype.clone(),
+        oracle: job.case.oracle.clone(),
+        outcome,
+        report: None,
+        notes,
+        elapsed_ms: 0.0,
+        engine_ms: 0.0,
+    }
+}

@@ -1,0 +1,104 @@
+//! `mlx-parity generate`: the engine speaks.
+
+use std::path::PathBuf;
+
+use super::{Common, Result, say};
+
+/// Let the engine continue a prompt, greedily
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// A model from goldens/models.toml, or a folder with config.json and safetensors
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    /// The prompt
+    #[arg(long)]
+    pub prompt: String,
+    /// Tokens at most
+    #[arg(long, default_value_t = 64)]
+    pub max_tokens: usize,
+}
+
+/// Runs the command: this is the one place where the engine runs in the program's own process.
+#[cfg(feature = "engine")]
+pub fn run(common: &Common, args: &Args) -> Result {
+    use std::ops::ControlFlow;
+
+    use mlx_parity_engine::{GenerateOptions, LoadOptions, Model, Tokenizer, generate};
+
+    use super::Failure;
+    use crate::{exit::ExitCode, model::Registry};
+
+    let dir = if args.model.join("config.json").is_file() {
+        args.model.clone()
+    } else {
+        let root = common.root()?;
+        let registry =
+            Registry::load(&root).map_err(|error| Failure::new(ExitCode::Usage, error))?;
+        let name = args.model.to_string_lossy();
+        let entry = registry.get(&name).ok_or_else(|| {
+            let known: Vec<_> = registry.iter().map(|model| model.name.as_str()).collect();
+            Failure::usage(format!(
+                "`{name}` is no model folder and no registered model ({})",
+                known.join(", ")
+            ))
+        })?;
+        if !entry.provisioned(&root) {
+            return Err(Failure::usage(format!("model not provisioned: {}", entry.provision)));
+        }
+        entry.dir(&root)
+    };
+    let engine = |error: mlx_parity_engine::EngineError| Failure::new(ExitCode::Mismatch, error);
+    let model = Model::load(&dir, &LoadOptions::default()).map_err(engine)?;
+    let tokenizer = Tokenizer::load(&dir).map_err(engine)?;
+    let prompt = tokenizer.encode(&args.prompt).map_err(engine)?;
+    let options = GenerateOptions::for_model(&model, args.max_tokens);
+    let mut said = Said { tokenizer: &tokenizer, ids: prompt.clone(), shown: String::new() };
+    let mut failed = said.show().err();
+    generate(&model, &prompt, &options, |id| {
+        said.ids.push(id);
+        match said.show() {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed.get_or_insert(error);
+                ControlFlow::Break(())
+            }
+        }
+    })
+    .map_err(engine)?;
+    failed.map_or(Ok(()), Err)?;
+    say("");
+    Ok(ExitCode::Held)
+}
+
+/// Text that grows token by token.
+#[cfg(feature = "engine")]
+struct Said<'a> {
+    tokenizer: &'a mlx_parity_engine::Tokenizer,
+    ids: Vec<u32>,
+    shown: String,
+}
+
+#[cfg(feature = "engine")]
+impl Said<'_> {
+    /// Prints what the newest ids add. A character may take several tokens, so that its first ones
+    /// decode to a replacement character; the text waits for the rest of it.
+    fn show(&mut self) -> anyhow::Result<()> {
+        use std::io::Write as _;
+
+        let text = self.tokenizer.decode(&self.ids)?;
+        if text.ends_with('\u{fffd}') {
+            return Ok(());
+        }
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.strip_prefix(self.shown.as_str()).unwrap_or_default().as_bytes())?;
+        out.flush()?;
+        self.shown = text;
+        Ok(())
+    }
+}
+
+/// Without the engine there is nothing to speak.
+#[cfg(not(feature = "engine"))]
+pub fn run(_common: &Common, _args: &Args) -> Result {
+    Err(super::Failure::usage("this build has no engine (built with --no-default-features)"))
+}

@@ -1,0 +1,18 @@
+//! `mlx-parity worker`: the hidden command the harness starts itself with.
+
+use super::Result;
+#[cfg(feature = "engine")]
+use crate::exit::ExitCode;
+
+/// Serves jobs on stdin until it ends.
+#[cfg(feature = "engine")]
+pub fn run() -> Result {
+    crate::worker::serve()?;
+    Ok(ExitCode::Held)
+}
+
+/// Without the engine there is nothing to serve.
+#[cfg(not(feature = "engine"))]
+pub fn run() -> Result {
+    Err(super::Failure::usage("this build has no engine (built with --no-default-features)"))
+}

@@ -1,0 +1,171 @@
+//! Expected failures are data: `goldens/expectations.toml`. One that passes fails the run.
+
+use std::{fs, path::Path};
+
+use serde::Deserialize;
+
+use crate::{
+    case::CaseError,
+    fingerprint::Fingerprint,
+    row::{Outcome, Row},
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireFile {
+    #[serde(default)]
+    expect: Vec<Expectation>,
+}
+
+/// One failure that is known and filed upstream.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// Row id; a trailing `*` stands for any ending.
+    pub check: String,
+    /// Backend it holds on, `cpu`.
+    pub backend: String,
+    /// MLX version it holds for.
+    pub mlx: String,
+    /// Why the check must fail.
+    pub reason: String,
+    /// Where it is filed: `mlx#4274`, `mlx-lm PR#1903`.
+    pub upstream: String,
+}
+
+impl Expectation {
+    fn covers(&self, id: &str) -> bool {
+        match self.check.strip_suffix('*') {
+            Some(start) => id.starts_with(start),
+            None => self.check == id,
+        }
+    }
+
+    fn applies(&self, here: &Fingerprint) -> bool {
+        self.backend == here.backend && self.mlx == here.mlx
+    }
+}
+
+/// The expectations that hold on this machine.
+#[derive(Debug, Clone, Default)]
+pub struct Expectations(Vec<Expectation>);
+
+impl Expectations {
+    /// Reads the file; a missing file holds none. `checks` are all row ids there are, of every case:
+    /// an entry that covers none of them is out of date and refused.
+    pub fn load(path: &Path, here: &Fingerprint, checks: &[String]) -> Result<Self, CaseError> {
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let text = fs::read_to_string(path)
+            .map_err(|source| CaseError::Read { path: path.into(), source })?;
+        let wire: WireFile =
+            toml::from_str(&text).map_err(|error| CaseError::parse(path, &error))?;
+        for entry in &wire.expect {
+            if !checks.iter().any(|id| entry.covers(id)) {
+                return Err(CaseError::Invalid {
+                    path: path.into(),
+                    name: entry.check.clone(),
+                    message: "no check has this id; delete the entry".into(),
+                });
+            }
+        }
+        Ok(Self(wire.expect.into_iter().filter(|entry| entry.applies(here)).collect()))
+    }
+
+    /// The row in the light of what is expected of it.
+    #[must_use]
+    pub fn judge(&self, mut row: Row) -> Row {
+        let Some(entry) = self.0.iter().find(|entry| entry.covers(&row.id)) else { return row };
+        row.outcome = match row.outcome {
+            Outcome::Differ => Outcome::ExpectedFailure {
+                reason: entry.reason.clone(),
+                upstream: entry.upstream.clone(),
+            },
+            Outcome::Held => Outcome::UnexpectedPass { reason: entry.reason.clone() },
+            other => other,
+        };
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::row::{ROW_SCHEMA, Tier};
+
+    const FILE: &str = r#"
+        [[expect]]
+        check = "ops/argmax/*"
+        backend = "cpu"
+        mlx = "0.32.2"
+        reason = "NaN is skipped"
+        upstream = "mlx#4274"
+    "#;
+
+    fn here(backend: &str) -> Fingerprint {
+        Fingerprint {
+            mlx: "0.32.2".into(),
+            backend: backend.into(),
+            arch: "x86_64".into(),
+            os: "linux".into(),
+            chip: "x".into(),
+            env: BTreeMap::new(),
+        }
+    }
+
+    fn load(text: &str, backend: &str) -> Result<Expectations, CaseError> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        Expectations::load(file.path(), &here(backend), &["ops/argmax/nan".into()])
+    }
+
+    fn row(id: &str, outcome: Outcome) -> Row {
+        Row {
+            schema: ROW_SCHEMA,
+            id: id.into(),
+            case: id.into(),
+            tier: Tier::Ops,
+            subject: String::new(),
+            dtype: String::new(),
+            oracle: String::new(),
+            outcome,
+            report: None,
+            notes: vec![],
+            elapsed_ms: 0.0,
+            engine_ms: 0.0,
+        }
+    }
+
+    #[test]
+    fn an_expected_failure_holds_and_its_passing_fails() {
+        let expectations = load(FILE, "cpu").unwrap();
+        let differ = expectations.judge(row("ops/argmax/nan", Outcome::Differ));
+        assert!(matches!(differ.outcome, Outcome::ExpectedFailure { .. }) && !differ.failed());
+        let pass = expectations.judge(row("ops/argmax/nan", Outcome::Held));
+        assert!(matches!(pass.outcome, Outcome::UnexpectedPass { .. }) && pass.failed());
+        let other = expectations.judge(row("ops/argmin/nan", Outcome::Differ));
+        assert_eq!(other.outcome, Outcome::Differ);
+    }
+
+    #[test]
+    fn a_crash_is_never_an_expected_failure() {
+        let crashed = Outcome::Crashed { how: "SIGSEGV".into() };
+        let row = load(FILE, "cpu").unwrap().judge(row("ops/argmax/nan", crashed.clone()));
+        assert_eq!(row.outcome, crashed);
+    }
+
+    #[test]
+    fn another_backend_expects_nothing() {
+        let judged = load(FILE, "metal").unwrap().judge(row("ops/argmax/nan", Outcome::Differ));
+        assert_eq!(judged.outcome, Outcome::Differ);
+    }
+
+    #[test]
+    fn an_entry_without_a_check_is_refused() {
+        let error = load(&FILE.replace("argmax", "argmux"), "cpu").unwrap_err().to_string();
+        assert!(error.contains("ops/argmux/*") && error.contains("delete the entry"), "{error}");
+    }
+}

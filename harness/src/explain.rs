@@ -1,0 +1,135 @@
+//! Where a wrong answer starts: the engine's intermediates beside the oracle's, in model order.
+
+use std::path::Path;
+
+use mlx_parity_tensor::safetensors::SafetensorsFile;
+
+use crate::{
+    case::DecodeFrom,
+    compare::bit_exact,
+    oracle::{
+        Answer, FreezeRequest, Launch, Oracle, OracleError, Request, TapRequest, prompt_wire,
+    },
+    root::Root,
+    row::Row,
+    worker::{Command, Job, Worker, WorkerError},
+};
+
+/// Why the intermediates could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// The oracle's side.
+    #[error(transparent)]
+    Oracle(#[from] OracleError),
+    /// The engine's side could not be started.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// The engine's side failed.
+    #[error("the engine gave no intermediates: {0}")]
+    Engine(String),
+    /// A file between the two.
+    #[error(transparent)]
+    File(#[from] mlx_parity_tensor::safetensors::SafetensorsError),
+    /// A scratch folder.
+    #[error("cannot make a scratch folder: {0}")]
+    Scratch(#[from] std::io::Error),
+}
+
+/// Names the first intermediate of the failing step that differs from the oracle's.
+pub fn explain(root: &Root, program: &Path, job: &Job, row: &Row) -> Result<String, ExplainError> {
+    let step = step_of(&row.id);
+    let scratch = tempfile::tempdir()?;
+    let theirs = scratch.path().join("oracle.safetensors");
+    let ours = scratch.path().join("engine.safetensors");
+    ask_oracle(root, job, step, &theirs)?;
+    let command = Command::Tap { job: Box::new(job.clone()), step, out: ours.clone() };
+    Worker::start(program)?.tap(&command).map_err(ExplainError::Engine)?;
+    let text = first_difference(&SafetensorsFile::open(&ours)?, &SafetensorsFile::open(&theirs)?)?;
+    Ok(format!("intermediates of {}: {text}", step_name(step)))
+}
+
+/// The decode step of a check, 0 for the prefill.
+fn step_of(id: &str) -> usize {
+    id.rsplit_once("step-").and_then(|(_, number)| number.parse().ok()).unwrap_or(0)
+}
+
+fn step_name(step: usize) -> String {
+    if step == 0 { "the prefill".to_owned() } else { format!("decode step {step}") }
+}
+
+fn ask_oracle(root: &Root, job: &Job, step: usize, out: &Path) -> Result<(), ExplainError> {
+    let mut oracle = Oracle::start(Launch::of(root, &job.case.oracle))?;
+    let request = FreezeRequest {
+        model: job.model_dir.clone(),
+        prompt: prompt_wire(&job.case.prompt),
+        steps: job.case.decode,
+        forced: job.case.decode_from == DecodeFrom::Prompt,
+        prefill_step: job.case.prefill_step,
+        out: out.into(),
+        taps: Some(TapRequest { step }),
+    };
+    match oracle.ask(&Request::Freeze(request))? {
+        Answer::Frozen(_) => Ok(()),
+        other => Err(OracleError::Protocol {
+            name: job.case.oracle.clone(),
+            message: format!("it answered {other:?} to a freeze request"),
+        }
+        .into()),
+    }
+}
+
+/// The engine writes its taps in model order as `tap.<call>.<order>.<name>`.
+fn first_difference(
+    ours: &SafetensorsFile,
+    theirs: &SafetensorsFile,
+) -> Result<String, ExplainError> {
+    let mut names: Vec<_> = ours.names().map(str::to_owned).collect();
+    names.sort_by_key(|name| order(name));
+    let mut equal = Vec::new();
+    for name in names {
+        let Some((call, spoken)) = call_and_name(&name) else { continue };
+        let oracle_name = format!("tap.{call}.{spoken}");
+        if !theirs.contains(&oracle_name) {
+            continue;
+        }
+        let report = bit_exact(&ours.view(&name)?, &theirs.view(&oracle_name)?);
+        if !report.is_exact() {
+            let before = equal.last().map_or("nothing before it was compared".to_owned(), |last| {
+                format!("{} intermediates before it are bit-exact, the last {last}", equal.len())
+            });
+            let detail = report.named(spoken).to_string().replace('\n', "\n  ");
+            return Ok(format!("first difference at {spoken} (call {call}); {before}\n  {detail}"));
+        }
+        equal.push(spoken.to_owned());
+    }
+    Ok(format!("all {} are bit-exact; the difference comes and goes with watching", equal.len()))
+}
+
+fn order(name: &str) -> (usize, usize) {
+    let mut parts = name.split('.').skip(1).map(|part| part.parse().unwrap_or(usize::MAX));
+    (parts.next().unwrap_or(usize::MAX), parts.next().unwrap_or(usize::MAX))
+}
+
+fn call_and_name(name: &str) -> Option<(&str, &str)> {
+    let (call, rest) = name.strip_prefix("tap.")?.split_once('.')?;
+    Some((call, rest.split_once('.')?.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_read_from_ids() {
+        assert_eq!(step_of("l1/a/b/decode/step-065"), 65);
+        assert_eq!(step_of("l1/a/b/prefill"), 0);
+    }
+
+    #[test]
+    fn engine_names_sort_by_call_and_order() {
+        let mut names = ["tap.1.0.embed", "tap.0.10.norm", "tap.0.2.layers.0.out"];
+        names.sort_by_key(|name| order(name));
+        assert_eq!(names, ["tap.0.2.layers.0.out", "tap.0.10.norm", "tap.1.0.embed"]);
+        assert_eq!(call_and_name("tap.0.2.layers.0.out"), Some(("0", "layers.0.out")));
+    }
+}

@@ -1,0 +1,7 @@
+//! The guide, from `harness/guide/`.
+
+#[doc = include_str!("../guide/concepts.md")]
+pub mod concepts {}
+
+#[doc = include_str!("../guide/adding-a-case.md")]
+pub mod adding_a_case {}

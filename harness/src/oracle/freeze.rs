@@ -1,0 +1,148 @@
+//! Asking an oracle for a golden.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use mlx_parity_tensor::{HostTensor, safetensors::SafetensorsFile};
+
+use super::{Answer, FreezeAnswer, FreezeRequest, Oracle, PromptWire, Request};
+use crate::{
+    case::{Case, DecodeFrom, Prompt},
+    compare::Strength,
+    fingerprint::Fingerprint,
+    golden::{self, GOLDEN_SCHEMA, GoldenError, Manifest, OracleVersion, TensorEntry},
+    weights::ModelDigests,
+};
+
+/// Why freezing failed.
+#[derive(Debug, thiserror::Error)]
+pub enum FreezeError {
+    /// The oracle.
+    #[error(transparent)]
+    Oracle(#[from] super::OracleError),
+    /// The golden.
+    #[error(transparent)]
+    Golden(#[from] GoldenError),
+}
+
+/// Freezes the answer to `case` into the folder `dir`, whole or not at all.
+pub fn freeze(
+    oracle: &mut Oracle,
+    case: &Case,
+    model: &Path,
+    digests: &ModelDigests,
+    here: &Fingerprint,
+    dir: &Path,
+) -> Result<Manifest, FreezeError> {
+    let scratch = scratch_file(dir)?;
+    let result = answer_into(oracle, case, model, &scratch).and_then(|answer| {
+        let manifest = describe(oracle, case, digests, here, answer, &scratch)?;
+        golden::freeze_into(dir, &manifest, &scratch)?;
+        Ok(manifest)
+    });
+    if result.is_err() {
+        // Nothing half-written stays; the first error is the one to report.
+        let _ = fs::remove_file(&scratch);
+    }
+    result
+}
+
+fn scratch_file(dir: &Path) -> Result<PathBuf, GoldenError> {
+    let parent = dir.parent().unwrap_or(dir);
+    let io = |source| GoldenError::Io { action: "create", path: parent.into(), source };
+    fs::create_dir_all(parent).map_err(io)?;
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    Ok(parent.join(format!(".{name}.answer-{}.safetensors", std::process::id())))
+}
+
+fn answer_into(
+    oracle: &mut Oracle,
+    case: &Case,
+    model: &Path,
+    out: &Path,
+) -> Result<FreezeAnswer, FreezeError> {
+    let request = FreezeRequest {
+        model: model.into(),
+        prompt: prompt_wire(&case.prompt),
+        steps: case.decode,
+        forced: case.decode_from == DecodeFrom::Prompt,
+        prefill_step: case.prefill_step,
+        out: out.into(),
+        taps: None,
+    };
+    match oracle.ask(&Request::Freeze(request))? {
+        Answer::Frozen(answer) => Ok(answer),
+        other => Err(super::OracleError::Protocol {
+            name: oracle.hello().oracle.clone(),
+            message: format!("it answered {other:?} to a freeze request"),
+        }
+        .into()),
+    }
+}
+
+/// The prompt of a case as an oracle reads it.
+pub fn prompt_wire(prompt: &Prompt) -> PromptWire {
+    match prompt {
+        Prompt::Ids(ids) => PromptWire::Ids(ids.clone()),
+        Prompt::Text(text) => PromptWire::Text(text.clone()),
+    }
+}
+
+fn describe(
+    oracle: &Oracle,
+    case: &Case,
+    digests: &ModelDigests,
+    here: &Fingerprint,
+    answer: FreezeAnswer,
+    tensors: &Path,
+) -> Result<Manifest, FreezeError> {
+    let hello = oracle.hello();
+    let file = SafetensorsFile::open(tensors).map_err(GoldenError::from)?;
+    let mut entries = BTreeMap::new();
+    let mut strength = Strength::new();
+    for name in file.names() {
+        let tensor = file.tensor(name).map_err(GoldenError::from)?;
+        entries.insert(name.to_owned(), entry(&tensor));
+        if name.ends_with(".logits") {
+            strength.add_logits(name, &tensor.view());
+        }
+    }
+    let strength = judge(case, &strength)?;
+    let fingerprint = Fingerprint {
+        mlx: hello.packages.get("mlx").cloned().unwrap_or_default(),
+        backend: hello.backend.clone(),
+        ..here.clone()
+    };
+    Ok(Manifest {
+        schema: GOLDEN_SCHEMA,
+        case: case.id.clone(),
+        case_digest: case.digest(),
+        oracle: OracleVersion { name: hello.oracle.clone(), packages: hello.packages.clone() },
+        fingerprint,
+        weights: digests.weights.clone(),
+        config: digests.config.clone(),
+        composition: answer.composition,
+        prompt: answer.prompt,
+        steps: answer.steps,
+        strength,
+        tensors: entries,
+        command: format!("mlx-parity freeze {}", case.id),
+    })
+}
+
+fn entry(tensor: &HostTensor) -> TensorEntry {
+    TensorEntry { dtype: tensor.dtype(), shape: tensor.shape().to_vec(), digest: tensor.digest() }
+}
+
+/// Refuses an answer that could not tell a right engine from a wrong one (design §3.3).
+fn judge(case: &Case, strength: &Strength) -> Result<serde_json::Value, GoldenError> {
+    match (strength.refusal(), &case.degenerate_because) {
+        (Some(reason), None) => {
+            Err(GoldenError::Degenerate { case: case.id.clone(), reason: reason.to_string() })
+        }
+        _ => Ok(serde_json::to_value(strength).unwrap_or_default()),
+    }
+}

@@ -1,0 +1,97 @@
+//! The wire format between the harness and an oracle, protocol 1.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::golden::Composition;
+
+/// The version both sides must speak.
+pub const PROTOCOL: u32 = 1;
+
+/// A request, without its envelope.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "request", rename_all = "lowercase")]
+pub enum Request {
+    /// Who are you?
+    Hello,
+    /// Prompt a model, decode greedily, keep the logits.
+    Freeze(FreezeRequest),
+}
+
+/// What to freeze.
+#[derive(Debug, Clone, Serialize)]
+pub struct FreezeRequest {
+    /// Folder of the model.
+    pub model: PathBuf,
+    /// The prompt.
+    pub prompt: PromptWire,
+    /// Decode steps.
+    pub steps: usize,
+    /// Take the steps from the end of the prompt instead of greedily.
+    pub forced: bool,
+    /// Prompt tokens per call.
+    pub prefill_step: usize,
+    /// Where the tensors go.
+    pub out: PathBuf,
+    /// Named intermediates to keep as well.
+    pub taps: Option<TapRequest>,
+}
+
+/// Which step to watch.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct TapRequest {
+    /// 0 is the prefill, 1 the first decode step.
+    pub step: usize,
+}
+
+/// A prompt on the wire.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PromptWire {
+    /// Token ids.
+    Ids(Vec<u32>),
+    /// Text for the oracle's own tokenizer.
+    Text(String),
+}
+
+/// An answer, without its envelope.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "reply", rename_all = "lowercase")]
+pub enum Answer {
+    /// To [`Request::Hello`].
+    Hello(Hello),
+    /// To [`Request::Freeze`].
+    Frozen(FreezeAnswer),
+    /// To any request that failed.
+    Error {
+        /// Class of the error.
+        kind: String,
+        /// What went wrong.
+        message: String,
+    },
+}
+
+/// Who the oracle is.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Hello {
+    /// Its name, `mlx-lm`.
+    pub oracle: String,
+    /// Package versions.
+    pub packages: BTreeMap<String, String>,
+    /// `cpu`, `metal` or `cuda`.
+    pub backend: String,
+    /// MLX's name for the device.
+    pub device: String,
+}
+
+/// What was frozen; the tensors are in the file that was asked for.
+#[derive(Debug, Clone, Deserialize)]
+pub struct FreezeAnswer {
+    /// Prompt ids, also where text was given; without the forced steps.
+    pub prompt: Vec<u32>,
+    /// Ids of the decode steps.
+    pub steps: Vec<u32>,
+    /// How it was computed.
+    pub composition: Composition,
+}

@@ -1,0 +1,235 @@
+//! From cases to jobs: which golden answers each case on this machine, or why none does.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    case::Case,
+    check,
+    fingerprint::Fingerprint,
+    golden::{Golden, GoldenError, Store},
+    model::{ModelEntry, Registry},
+    oracle::{FreezeError, Launch, Oracle, OracleError, freeze},
+    root::Root,
+    row::{NotRunKind, Outcome, Row},
+    weights::ModelDigests,
+    worker::Job,
+};
+
+/// What the planner is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct PlanOptions {
+    /// Freeze every case anew on this machine and compare with that answer.
+    pub live: bool,
+    /// A deliberate fault for every job.
+    pub fault: Option<String>,
+}
+
+/// A case on its way to a worker, or the rows that say why it cannot be run.
+#[derive(Debug)]
+pub enum Planned {
+    /// It can be run.
+    Job(Box<Job>),
+    /// It cannot; every check has a row.
+    NotRun(Vec<Row>),
+}
+
+/// Finds, or freezes, a golden for each case.
+pub struct Planner<'a> {
+    root: &'a Root,
+    registry: &'a Registry,
+    here: &'a Fingerprint,
+    options: PlanOptions,
+    frozen: Store,
+    live: Store,
+    digests: HashMap<PathBuf, Result<ModelDigests, String>>,
+    oracles: HashMap<String, Result<Oracle, String>>,
+}
+
+impl<'a> Planner<'a> {
+    /// A planner for this machine.
+    pub fn new(
+        root: &'a Root,
+        registry: &'a Registry,
+        here: &'a Fingerprint,
+        options: PlanOptions,
+    ) -> Self {
+        Self {
+            root,
+            registry,
+            here,
+            options,
+            frozen: Store::new(&root.frozen(), here),
+            live: Store::new(&root.live(), here),
+            digests: HashMap::new(),
+            oracles: HashMap::new(),
+        }
+    }
+
+    /// Plans one case.
+    pub fn plan(&mut self, case: Case) -> Planned {
+        let Some(model) = self.registry.get(&case.model).cloned() else {
+            let message =
+                format!("model `{}` is not in goldens/models.toml; add it there", case.model);
+            return self.left_out(case, None, NotRunKind::GoldenUnfit, message);
+        };
+        if !model.provisioned(self.root) {
+            let message = format!("model not provisioned: {}", model.provision);
+            return self.left_out(case, Some(model), NotRunKind::ModelNotProvisioned, message);
+        }
+        match self.golden(&case, &model) {
+            Ok((golden_dir, notes)) => {
+                let mut job = self.job(case, model);
+                job.golden_dir = golden_dir;
+                job.notes = notes;
+                Planned::Job(Box::new(job))
+            }
+            Err((kind, message)) => self.left_out(case, Some(model), kind, message),
+        }
+    }
+
+    fn golden(
+        &mut self,
+        case: &Case,
+        model: &ModelEntry,
+    ) -> Result<(PathBuf, Vec<String>), (NotRunKind, String)> {
+        let digests = self.digests(model).map_err(|message| (NotRunKind::GoldenUnfit, message))?;
+        if !self.options.live {
+            if self.frozen.has(case) {
+                let dir = self.frozen.path_of(&case.id);
+                fits(&dir, case, &digests, self.here)?;
+                return Ok((dir, Vec::new()));
+            }
+            let dir = self.live.path_of(&case.id);
+            // A live golden is a cache: one that no longer fits is frozen again.
+            if self.live.has(case) && fits(&dir, case, &digests, self.here).is_ok() {
+                return Ok((dir, vec![live_note(self.here)]));
+            }
+        }
+        let dir = self.freeze_live(case, model, &digests)?;
+        let note = if self.options.live && self.frozen.has(case) {
+            agreement(&self.frozen.path_of(&case.id), &dir)?
+        } else {
+            live_note(self.here)
+        };
+        Ok((dir, vec![note]))
+    }
+
+    fn freeze_live(
+        &mut self,
+        case: &Case,
+        model: &ModelEntry,
+        digests: &ModelDigests,
+    ) -> Result<PathBuf, (NotRunKind, String)> {
+        let dir = self.live.path_of(&case.id);
+        let (model_dir, here) = (model.dir(self.root), self.here.clone());
+        let oracle = self.oracle(&case.oracle).map_err(|m| (NotRunKind::OracleUnavailable, m))?;
+        match freeze(oracle, case, &model_dir, digests, &here, &dir) {
+            Ok(_) => Ok(dir),
+            Err(FreezeError::Golden(error)) => Err((NotRunKind::GoldenUnfit, error.to_string())),
+            Err(FreezeError::Oracle(error)) => {
+                if !matches!(error, OracleError::Refused { .. }) {
+                    // A dead oracle answers nothing more; the next case starts a new one.
+                    self.oracles.remove(&case.oracle);
+                }
+                Err((NotRunKind::OracleUnavailable, error.to_string()))
+            }
+        }
+    }
+
+    fn oracle(&mut self, name: &str) -> Result<&mut Oracle, String> {
+        let root = self.root;
+        self.oracles
+            .entry(name.to_owned())
+            .or_insert_with(|| {
+                Oracle::start(Launch::of(root, name)).map_err(|error| error.to_string())
+            })
+            .as_mut()
+            .map_err(|message| message.clone())
+    }
+
+    fn digests(&mut self, model: &ModelEntry) -> Result<ModelDigests, String> {
+        let dir = model.dir(self.root);
+        self.digests
+            .entry(dir.clone())
+            .or_insert_with(|| ModelDigests::of(&dir).map_err(|error| error.to_string()))
+            .clone()
+    }
+
+    fn job(&self, case: Case, model: ModelEntry) -> Job {
+        Job {
+            case,
+            model_dir: model.dir(self.root),
+            model,
+            golden_dir: PathBuf::new(),
+            notes: Vec::new(),
+            fault: self.options.fault.clone(),
+        }
+    }
+
+    fn left_out(
+        &self,
+        case: Case,
+        model: Option<ModelEntry>,
+        kind: NotRunKind,
+        message: String,
+    ) -> Planned {
+        let model = model.unwrap_or_else(|| ModelEntry {
+            name: case.model.clone(),
+            subject: case.model.clone(),
+            dtype: String::new(),
+            path: PathBuf::new(),
+            provision: String::new(),
+            source: String::new(),
+        });
+        let job = self.job(case, model);
+        let outcome = Outcome::NotRun { kind, message };
+        let checks = job.case.checks().into_iter();
+        Planned::NotRun(checks.map(|id| check::row(&job, id, outcome.clone())).collect())
+    }
+}
+
+fn live_note(here: &Fingerprint) -> String {
+    format!("no committed golden for {}; compared with one frozen live on it", here.class())
+}
+
+fn fits(
+    dir: &Path,
+    case: &Case,
+    digests: &ModelDigests,
+    here: &Fingerprint,
+) -> Result<(), (NotRunKind, String)> {
+    Golden::open(dir)
+        .and_then(|golden| golden.fit(case, &digests.weights, &digests.config, here))
+        .map_err(|error| match error {
+            GoldenError::Missing(_) => (NotRunKind::GoldenMissing, error.to_string()),
+            _ => (NotRunKind::GoldenUnfit, error.to_string()),
+        })
+}
+
+/// Says that a live golden agrees with the committed one bit for bit, or fails.
+fn agreement(frozen: &Path, live: &Path) -> Result<String, (NotRunKind, String)> {
+    let unfit = |error: GoldenError| (NotRunKind::GoldenUnfit, error.to_string());
+    let (frozen, live) = (Golden::open(frozen).map_err(unfit)?, Golden::open(live).map_err(unfit)?);
+    let (a, b) = (&frozen.manifest, &live.manifest);
+    let differs = |what: String| {
+        let message = format!("the live golden differs from the committed one in {what}");
+        (NotRunKind::GoldenUnfit, message)
+    };
+    if a.prompt != b.prompt || a.steps != b.steps {
+        return Err(differs("its ids".into()));
+    }
+    if a.composition != b.composition {
+        return Err(differs("its composition".into()));
+    }
+    for (name, entry) in &a.tensors {
+        // The committed bytes themselves are checked against the manifest, not only its digests.
+        frozen.tensor(name).map_err(unfit)?;
+        if b.tensors.get(name) != Some(entry) {
+            return Err(differs(format!("tensor `{name}`")));
+        }
+    }
+    Ok("frozen live; agrees with the committed golden bit for bit".to_owned())
+}

@@ -1,0 +1,134 @@
+//! The terminal report: a heading, a table, the failures in full, one closing line.
+
+use super::{Context, columns, thousands};
+use crate::{
+    row::{NotRunKind, Outcome, Row},
+    summary::{Counts, Group, groups},
+};
+
+/// Failures shown in full before the rest is only counted.
+const SHOWN_FAILURES: usize = 8;
+
+/// `mlx-parity 0.1.0 · MLX 0.32.2 cpu · x86_64-linux (…) · oracle … · 412 checks, 2 workers`.
+pub fn header(context: &Context, checks: usize) -> String {
+    let fingerprint = &context.fingerprint;
+    format!(
+        "mlx-parity {} · MLX {} {} · {}-{} ({}) · oracle {} · {} checks, {} worker{}",
+        env!("CARGO_PKG_VERSION"),
+        fingerprint.mlx,
+        fingerprint.backend,
+        fingerprint.arch,
+        fingerprint.os,
+        fingerprint.chip,
+        context.oracle,
+        thousands(checks),
+        context.workers,
+        if context.workers == 1 { "" } else { "s" },
+    )
+}
+
+/// One line for each tier, subject and dtype.
+pub fn table(rows: &[Row]) -> String {
+    let heads = ["tier", "subject", "dtype", "checks", "held", "differ", "not run", "worst"];
+    let mut cells = vec![heads.map(str::to_owned).to_vec()];
+    cells.extend(groups(rows).iter().filter_map(line));
+    columns(&cells, &[3, 4, 5, 6]).join("\n")
+}
+
+fn line(group: &Group) -> Option<Vec<String>> {
+    let (tier, subject, dtype) = group.key.as_ref()?;
+    let counts = group.counts;
+    let ran = counts.checks - counts.not_run;
+    let number = |n: usize| if ran == 0 { "–".to_owned() } else { thousands(n) };
+    let differ = counts.failed + counts.crashed + counts.expected;
+    let star = if counts.expected > 0 { "*" } else { "" };
+    Some(vec![
+        tier.label().to_owned(),
+        subject.clone(),
+        dtype.clone(),
+        if ran == 0 { "–".to_owned() } else { thousands(counts.checks) },
+        number(counts.held),
+        format!("{}{star}", number(differ)),
+        thousands(counts.not_run),
+        group.worst.clone().unwrap_or_default(),
+    ])
+}
+
+/// The failures in full, the gravest kind first as rows come.
+pub fn failures(rows: &[Row]) -> String {
+    let failed: Vec<_> = rows.iter().filter(|row| row.failed()).collect();
+    let mut blocks: Vec<_> = failed.iter().take(SHOWN_FAILURES).map(|row| failure(row)).collect();
+    if failed.len() > SHOWN_FAILURES {
+        let rest = failed.len() - SHOWN_FAILURES;
+        blocks.push(format!("… and {} more, all in the record", thousands(rest)));
+    }
+    blocks.join("\n\n")
+}
+
+/// One failing check: what, where, the values, how to replay it.
+pub fn failure(row: &Row) -> String {
+    let word = match &row.outcome {
+        Outcome::NotRun { .. } => "NOT RUN",
+        Outcome::Crashed { .. } => "CRASHED",
+        _ => "FAIL",
+    };
+    let mut lines = vec![format!("{word} {}", row.id)];
+    match &row.outcome {
+        Outcome::Error { message } | Outcome::NotRun { message, .. } => lines.push(message.clone()),
+        Outcome::Crashed { how } => lines.push(format!("crashed: {how}")),
+        Outcome::UnexpectedPass { reason } => lines.push(format!(
+            "holds, but goldens/expectations.toml expects a failure ({reason}); delete the entry"
+        )),
+        Outcome::Differ | Outcome::Held | Outcome::ExpectedFailure { .. } => {}
+    }
+    if let Some(report) = &row.report {
+        lines.push(report.named(tensor_name(row)).to_string());
+    }
+    lines.extend(row.notes.iter().map(|note| format!("note     {note}")));
+    lines.push(format!("replay   mlx-parity case {} --explain", row.id));
+    lines.join("\n").replace('\n', "\n  ")
+}
+
+fn tensor_name(row: &Row) -> &'static str {
+    if row.id.ends_with("/tokenize") { "ids" } else { "logits" }
+}
+
+/// The closing lines: counts, times, where the record is.
+pub fn tally(rows: &[Row], context: &Context) -> String {
+    let counts = Counts::of(rows);
+    let engine: f64 = rows.iter().map(|row| row.engine_ms).sum::<f64>() / 1e3;
+    let mut parts = vec![format!("{} held", thousands(counts.held))];
+    if counts.expected > 0 {
+        parts.push(format!("{} expected failures", thousands(counts.expected)));
+    }
+    parts.push(format!("{} not run", thousands(counts.not_run)));
+    if counts.crashed > 0 {
+        parts.push(format!("{} crashed", thousands(counts.crashed)));
+    }
+    parts.push(format!("{} failed", thousands(counts.failed)));
+    let total = format!("{} checks: {}", thousands(counts.checks), parts.join(" · "));
+    let times = format!("{:.1} s (MLX {engine:.1} s)", context.seconds);
+    let mut text = format!("{total}    {times}");
+    for reason in left_out(rows) {
+        text.push_str(&format!("\nnot run  {reason}"));
+    }
+    text.push_str(&format!("\nrecord   {}", context.record));
+    text
+}
+
+/// Reasons of checks that did not run and fail nothing, each once.
+fn left_out(rows: &[Row]) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for row in rows {
+        if let Outcome::NotRun { kind, message } = &row.outcome
+            && *kind != NotRunKind::Interrupted
+            && !row.failed()
+        {
+            let reason = format!("{} {}: {message}", row.subject, row.dtype);
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+    }
+    reasons
+}

@@ -1,0 +1,73 @@
+//! Where the project's files are.
+
+use std::path::{Path, PathBuf};
+
+/// A checkout (or a user's own folder) with a `goldens/` in it.
+#[derive(Debug, Clone)]
+pub struct Root(PathBuf);
+
+/// No `goldens/models.toml` at or above the starting folder.
+#[derive(Debug, thiserror::Error)]
+#[error("no goldens/models.toml in {0} or a folder above it; name the project with --root")]
+pub struct NoRoot(PathBuf);
+
+impl Root {
+    /// The given folder, or the nearest one at or above the current folder that holds `goldens/models.toml`.
+    pub fn find(explicit: Option<&Path>) -> Result<Self, NoRoot> {
+        if let Some(dir) = explicit {
+            let root = Self(dir.to_path_buf());
+            return if root.models_file().is_file() { Ok(root) } else { Err(NoRoot(dir.into())) };
+        }
+        let start = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+        start
+            .ancestors()
+            .map(|dir| Self(dir.to_path_buf()))
+            .find(|root| root.models_file().is_file())
+            .ok_or(NoRoot(start))
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// `goldens/models.toml`.
+    pub fn models_file(&self) -> PathBuf {
+        self.0.join("goldens/models.toml")
+    }
+
+    /// `goldens/cases`.
+    pub fn cases(&self) -> PathBuf {
+        self.0.join("goldens/cases")
+    }
+
+    /// `goldens/expectations.toml`.
+    pub fn expectations_file(&self) -> PathBuf {
+        self.0.join("goldens/expectations.toml")
+    }
+
+    /// Committed goldens.
+    pub fn frozen(&self) -> PathBuf {
+        self.0.join("goldens/frozen")
+    }
+
+    /// Goldens frozen on this machine for this machine, not committed.
+    pub fn live(&self) -> PathBuf {
+        self.0.join("target/mlx/live")
+    }
+
+    /// Recorded runs.
+    pub fn record(&self) -> PathBuf {
+        self.0.join("reports/record")
+    }
+
+    /// The Python of the oracle's environment, made by `cargo xtask setup`.
+    pub fn oracle_python(&self) -> PathBuf {
+        self.0.join("target/mlx/venv/bin/python")
+    }
+
+    /// `path` as seen from the project, for messages and manifests.
+    pub fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.0).unwrap_or(path).display().to_string()
+    }
+}

@@ -1,0 +1,46 @@
+//! The worker's side: reads jobs from stdin, writes rows to stdout.
+
+use std::io::{BufRead as _, Write as _};
+
+use super::{Command, Job, Message};
+use crate::{check, fingerprint::Fingerprint};
+
+/// Serves jobs until stdin ends.
+pub fn serve() -> anyhow::Result<()> {
+    match mlx_parity_engine::runtime_info() {
+        Ok(info) => say(&Message::Hello(Fingerprint::here(&info.mlx_version, &info.backend)))?,
+        Err(error) => {
+            say(&Message::Broken(error.to_string()))?;
+            anyhow::bail!("the engine does not start: {error}");
+        }
+    }
+    for line in std::io::stdin().lock().lines() {
+        match serde_json::from_str(&line?)? {
+            Command::Run(job) => run(&job)?,
+            Command::Tap { job, step, out } => match check::l1::tap(&job, step, &out) {
+                Ok(()) => say(&Message::Done)?,
+                Err(message) => say(&Message::Broken(message))?,
+            },
+        }
+    }
+    Ok(())
+}
+
+fn run(job: &Job) -> anyhow::Result<()> {
+    let mut failed = None;
+    check::l1::run(job, &mut |row| {
+        if let Err(error) = say(&Message::Row(Box::new(row))) {
+            failed = Some(error);
+        }
+    });
+    failed.map_or(Ok(()), Err)?;
+    say(&Message::Done)
+}
+
+/// One line, flushed: a row that was computed is never lost.
+fn say(message: &Message) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, message)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}

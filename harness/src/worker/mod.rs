@@ -1,0 +1,69 @@
+//! Every check runs in a worker: this binary started again, one MLX thread, lines on its pipes.
+//!
+//! A worker that dies or hangs costs the case it was on, never the run.
+
+#[cfg(feature = "engine")]
+mod child;
+mod pool;
+mod process;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "engine")]
+pub use self::child::serve;
+pub use self::{
+    pool::{PoolOptions, run},
+    process::{Ended, Worker, WorkerError, probe},
+};
+use crate::{case::Case, fingerprint::Fingerprint, model::ModelEntry, row::Row};
+
+/// One case, with all a worker needs to run it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// The case.
+    pub case: Case,
+    /// Its model.
+    pub model: ModelEntry,
+    /// The model's folder.
+    pub model_dir: PathBuf,
+    /// The golden's folder.
+    pub golden_dir: PathBuf,
+    /// Remarks that go into every row.
+    pub notes: Vec<String>,
+    /// A deliberate fault of the engine, for tests of the harness.
+    pub fault: Option<String>,
+}
+
+/// What the parent tells a worker.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    /// Run a case.
+    Run(Box<Job>),
+    /// Replay a case up to a step and write the intermediates of that step to a file.
+    Tap {
+        /// The case.
+        job: Box<Job>,
+        /// 0 is the prefill, 1 the first decode step.
+        step: usize,
+        /// The safetensors file to write.
+        out: PathBuf,
+    },
+}
+
+/// What a worker tells the parent.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Message {
+    /// First line: where this worker computes.
+    Hello(Fingerprint),
+    /// The engine itself is not usable.
+    Broken(String),
+    /// A check ended.
+    Row(Box<Row>),
+    /// The case is complete.
+    Done,
+}
