@@ -59,10 +59,9 @@ impl Args {
         match (self.ulp, self.rtol, self.atol) {
             (Some(ulps), _, _) => Bound::Ulp(ulps),
             (None, None, None) => Bound::Exact,
-            (None, rtol, atol) => Bound::Close(Allowance {
-                rtol: rtol.unwrap_or(0.0),
-                atol: atol.unwrap_or(0.0),
-            }),
+            (None, rtol, atol) => {
+                Bound::Close(Allowance { rtol: rtol.unwrap_or(0.0), atol: atol.unwrap_or(0.0) })
+            }
         }
     }
 }
@@ -116,7 +115,10 @@ mod tests {
 
     #[test]
     fn sizes_read_well() {
-        assert_eq!([0, 1023, 1024, 1_100_000_000].map(size).join(" "), "0 B 1023 B 1.00 KiB 1.02 GiB");
+        assert_eq!(
+            [0, 1023, 1024, 1_100_000_000].map(size).join(" "),
+            "0 B 1023 B 1.00 KiB 1.02 GiB"
+        );
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn what_differs_is_measured_and_placed() {
     assert!((row.rmse.unwrap() - rmse).abs() < 1e-15);
     assert_eq!(
         human(&report),
-        "tensor             dtype   shape             differ   max ulp   max abs     rmse   where\n\
+        "tensor             dtype   shape            differ   max ulp   max abs     rmse   where\n\
          down_proj.weight   bf16    [128, 384]   2 / 49,152         2    1.6e-2   7.9e-5   [17, 201]\n\
          norm.weight        f32     [1]           only in a\n\
          q.weight           f32     [1]           only in b\n\
@@ -120,7 +120,7 @@ fn another_dtype_or_shape_is_never_the_same() {
 #[case::over_both(0.6, 0.0, close(0.1, 0.5), false)]
 fn a_bound_decides(#[case] a: f32, #[case] b: f32, #[case] bound: Bound, #[case] holds: bool) {
     // The pair is surrounded by equal elements, NaN among them.
-    let around = |x| f32s(&[&[1.0; 300][..], &[f32::NAN, x, 2.0], &[3.0; 9000]].concat());
+    let around = |x| f32s(&[&[1.0; 300][..], &[f32::NAN, x, 2.0], &vec![3.0; 9000]].concat());
     let row = row_of(around(a), around(b), bound);
     assert_eq!((row.verdict.holds(), row.differ, row.over), (holds, 1, u64::from(!holds)));
     assert_eq!(row.worst.unwrap().index, 301);
