@@ -134,11 +134,20 @@ impl<'m> Decoder<'m> {
         let ids: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
         let ids = Array::from_slice(&ids, &[1, ids.len() as i32]);
         let network = self.model.network();
+        let before = self.offset();
         let logits = network.forward(&ids, &mut self.caches, &mut self.sink)?;
+        self.warn_past_training(before);
         ops::eval(self.caches.iter().flat_map(KvCache::state))?;
         each(&logits)?;
         self.tapped.extend(self.sink.drain()?);
         Ok(logits)
+    }
+
+    fn warn_past_training(&self, before: usize) {
+        let limit = self.model.max_positions();
+        if let Some(limit) = limit.filter(|limit| (before..self.offset()).contains(limit)) {
+            tracing::warn!(limit, "past the positions the model was trained for");
+        }
     }
 
     /// Marks the decoder as failed if `work` fails: its caches may then differ in length.

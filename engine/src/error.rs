@@ -149,7 +149,7 @@ pub enum EngineError {
 }
 
 /// Names the op on whatever MLX threw.
-pub fn op<T, E: Into<MlxFailure>>(
+pub(crate) fn op<T, E: Into<MlxFailure>>(
     op: &'static str,
     result: Result<T, E>,
 ) -> Result<T, EngineError> {
@@ -158,7 +158,7 @@ pub fn op<T, E: Into<MlxFailure>>(
 
 /// The message of any error type that mlx-rs returns.
 #[derive(Debug)]
-pub struct MlxFailure(String);
+pub(crate) struct MlxFailure(String);
 
 impl From<Exception> for MlxFailure {
     fn from(error: Exception) -> Self {

@@ -27,6 +27,9 @@ pub enum ExplainError {
     /// The engine's side failed.
     #[error("the engine gave no intermediates: {0}")]
     Engine(String),
+    /// Not a replay of a model.
+    #[error("only a model has intermediates; this case calls one op")]
+    NoIntermediates,
     /// A file between the two.
     #[error(transparent)]
     File(#[from] mlx_parity_tensor::safetensors::SafetensorsError),
@@ -58,20 +61,23 @@ fn step_name(step: usize) -> String {
 }
 
 fn ask_oracle(root: &Root, job: &Job, step: usize, out: &Path) -> Result<(), ExplainError> {
-    let mut oracle = Oracle::start(Launch::of(root, &job.case.oracle))?;
+    let (Some(replay), Some(files)) = (job.case.replay(), &job.files) else {
+        return Err(ExplainError::NoIntermediates);
+    };
+    let mut oracle = Oracle::start(Launch::of(root, &replay.oracle))?;
     let request = FreezeRequest {
-        model: job.model_dir.clone(),
-        prompt: prompt_wire(&job.case.prompt),
-        steps: job.case.decode,
-        forced: job.case.decode_from == DecodeFrom::Prompt,
-        prefill_step: job.case.prefill_step,
+        model: files.model.clone(),
+        prompt: prompt_wire(&replay.prompt),
+        steps: replay.decode,
+        forced: replay.decode_from == DecodeFrom::Prompt,
+        prefill_step: replay.prefill_step,
         out: out.into(),
         taps: Some(TapRequest { step }),
     };
     match oracle.ask(&Request::Freeze(request))? {
         Answer::Frozen(_) => Ok(()),
         other => Err(OracleError::Protocol {
-            name: job.case.oracle.clone(),
+            name: replay.oracle.clone(),
             message: format!("it answered {other:?} to a freeze request"),
         }
         .into()),

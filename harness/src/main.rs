@@ -19,6 +19,7 @@ enum Command {
     Case(cmd::case::Args),
     Freeze(cmd::freeze::Args),
     Goldens(cmd::goldens::Args),
+    Diff(cmd::diff::Args),
     Generate(cmd::generate::Args),
     Doctor(cmd::doctor::Args),
     #[command(hide = true)]
@@ -36,6 +37,7 @@ fn main() -> std::process::ExitCode {
         Command::Case(args) => cmd::case::run(&cli.common, args),
         Command::Freeze(args) => cmd::freeze::run(&cli.common, args),
         Command::Goldens(args) => cmd::goldens::run(&cli.common, args),
+        Command::Diff(args) => cmd::diff::run(&cli.common, args),
         Command::Generate(args) => cmd::generate::run(&cli.common, args),
         Command::Doctor(args) => cmd::doctor::run(&cli.common, args),
         Command::Worker => cmd::worker::run(),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    case::Case,
+    case::{Case, Kind, Replay},
     check,
     fingerprint::Fingerprint,
     golden::{Golden, GoldenError, Store},
@@ -15,7 +15,7 @@ use crate::{
     root::Root,
     row::{NotRunKind, Outcome, Row},
     weights::ModelDigests,
-    worker::Job,
+    worker::{Job, ReplayFiles},
 };
 
 /// What the planner is asked for.
@@ -70,29 +70,43 @@ impl<'a> Planner<'a> {
 
     /// Plans one case.
     pub fn plan(&mut self, case: Case) -> Planned {
-        let Some(model) = self.registry.get(&case.model).cloned() else {
+        let Some(replay) = case.replay().cloned() else { return self.plan_op(case) };
+        let Some(model) = self.registry.get(&replay.model).cloned() else {
             let message =
-                format!("model `{}` is not in goldens/models.toml; add it there", case.model);
-            return self.left_out(case, None, NotRunKind::GoldenUnfit, message);
+                format!("model `{}` is not in goldens/models.toml; add it there", replay.model);
+            let job = self.job(case, replay.model, String::new(), None);
+            return left_out(&job, NotRunKind::GoldenUnfit, &message);
         };
-        if !model.provisioned(self.root) {
+        let planned = if model.provisioned(self.root) {
+            self.golden(&case, &replay, &model)
+        } else {
             let message = format!("model not provisioned: {}", model.provision);
-            return self.left_out(case, Some(model), NotRunKind::ModelNotProvisioned, message);
-        }
-        match self.golden(&case, &model) {
-            Ok((golden_dir, notes)) => {
-                let mut job = self.job(case, model);
-                job.golden_dir = golden_dir;
+            Err((NotRunKind::ModelNotProvisioned, message))
+        };
+        let model_dir = model.dir(self.root);
+        let mut job = self.job(case, model.subject, model.dtype, None);
+        match planned {
+            Ok((golden, notes)) => {
+                job.files = Some(ReplayFiles { model: model_dir, golden });
                 job.notes = notes;
                 Planned::Job(Box::new(job))
             }
-            Err((kind, message)) => self.left_out(case, Some(model), kind, message),
+            Err((kind, message)) => left_out(&job, kind, &message),
         }
+    }
+
+    fn plan_op(&self, case: Case) -> Planned {
+        let (subject, dtype) = match &case.kind {
+            Kind::Op(op) => (op.op.clone(), op.dtype.name().to_owned()),
+            Kind::Replay(_) => Default::default(),
+        };
+        Planned::Job(Box::new(self.job(case, subject, dtype, None)))
     }
 
     fn golden(
         &mut self,
         case: &Case,
+        replay: &Replay,
         model: &ModelEntry,
     ) -> Result<(PathBuf, Vec<String>), (NotRunKind, String)> {
         let digests = self.digests(model).map_err(|message| (NotRunKind::GoldenUnfit, message))?;
@@ -108,7 +122,7 @@ impl<'a> Planner<'a> {
                 return Ok((dir, vec![live_note(self.here)]));
             }
         }
-        let dir = self.freeze_live(case, model, &digests)?;
+        let dir = self.freeze_live(case, replay, model, &digests)?;
         let note = if self.options.live && self.frozen.has(case) {
             agreement(&self.frozen.path_of(&case.id), &dir)?
         } else {
@@ -120,19 +134,20 @@ impl<'a> Planner<'a> {
     fn freeze_live(
         &mut self,
         case: &Case,
+        replay: &Replay,
         model: &ModelEntry,
         digests: &ModelDigests,
     ) -> Result<PathBuf, (NotRunKind, String)> {
         let dir = self.live.path_of(&case.id);
         let (model_dir, here) = (model.dir(self.root), self.here.clone());
-        let oracle = self.oracle(&case.oracle).map_err(|m| (NotRunKind::OracleUnavailable, m))?;
-        match freeze(oracle, case, &model_dir, digests, &here, &dir) {
+        let oracle = self.oracle(&replay.oracle).map_err(|m| (NotRunKind::OracleUnavailable, m))?;
+        match freeze(oracle, case, replay, &model_dir, digests, &here, &dir) {
             Ok(_) => Ok(dir),
             Err(FreezeError::Golden(error)) => Err((NotRunKind::GoldenUnfit, error.to_string())),
             Err(FreezeError::Oracle(error)) => {
                 if !matches!(error, OracleError::Refused { .. }) {
                     // A dead oracle answers nothing more; the next case starts a new one.
-                    self.oracles.remove(&case.oracle);
+                    self.oracles.remove(&replay.oracle);
                 }
                 Err((NotRunKind::OracleUnavailable, error.to_string()))
             }
@@ -158,37 +173,22 @@ impl<'a> Planner<'a> {
             .clone()
     }
 
-    fn job(&self, case: Case, model: ModelEntry) -> Job {
-        Job {
-            case,
-            model_dir: model.dir(self.root),
-            model,
-            golden_dir: PathBuf::new(),
-            notes: Vec::new(),
-            fault: self.options.fault.clone(),
-        }
-    }
-
-    fn left_out(
+    fn job(
         &self,
         case: Case,
-        model: Option<ModelEntry>,
-        kind: NotRunKind,
-        message: String,
-    ) -> Planned {
-        let model = model.unwrap_or_else(|| ModelEntry {
-            name: case.model.clone(),
-            subject: case.model.clone(),
-            dtype: String::new(),
-            path: PathBuf::new(),
-            provision: String::new(),
-            source: String::new(),
-        });
-        let job = self.job(case, model);
-        let outcome = Outcome::NotRun { kind, message };
-        let checks = job.case.checks().into_iter();
-        Planned::NotRun(checks.map(|id| check::row(&job, id, outcome.clone())).collect())
+        subject: String,
+        dtype: String,
+        files: Option<ReplayFiles>,
+    ) -> Job {
+        let fault = self.options.fault.clone();
+        Job { case, subject, dtype, files, notes: Vec::new(), fault }
     }
+}
+
+fn left_out(job: &Job, kind: NotRunKind, message: &str) -> Planned {
+    let outcome = Outcome::NotRun { kind, message: message.to_owned() };
+    let checks = job.case.checks().into_iter();
+    Planned::NotRun(checks.map(|id| check::row(job, id, outcome.clone())).collect())
 }
 
 fn live_note(here: &Fingerprint) -> String {

@@ -191,10 +191,9 @@ fn context(
 
 /// `mlx-lm 0.32.2`, from the golden that answers the job.
 fn oracle_version(job: &Job) -> String {
-    let oracle = &job.case.oracle;
-    let version = Golden::open(&job.golden_dir)
-        .ok()
-        .and_then(|golden| golden.manifest.oracle.packages.get(oracle).cloned());
+    let oracle = job.case.oracle();
+    let golden = job.files.as_ref().and_then(|files| Golden::open(&files.golden).ok());
+    let version = golden.and_then(|golden| golden.manifest.oracle.packages.get(oracle).cloned());
     format!("{oracle} {}", version.unwrap_or_default()).trim_end().to_owned()
 }
 

@@ -94,8 +94,8 @@ fn trials() -> Result<Vec<Trial>, Box<dyn std::error::Error>> {
 }
 
 fn trial(suite: &Arc<Suite>, case: Case) -> Trial {
-    let provisioned =
-        suite.registry.get(&case.model).is_none_or(|model| model.provisioned(&suite.root));
+    let model = case.replay().and_then(|replay| suite.registry.get(&replay.model));
+    let provisioned = model.is_none_or(|model| model.provisioned(&suite.root));
     let name = case.id.replace('/', "::");
     let suite = Arc::clone(suite);
     Trial::test(name, move || suite.run(&case)).with_ignored_flag(!provisioned)

@@ -152,7 +152,7 @@ impl RotatingCache {
     /// [`EngineError::Op`] where MLX throws.
     pub fn mask(&self, count: i32, window: Option<i32>) -> Result<Mask, EngineError> {
         if count == 1 {
-            return self.single_mask(window);
+            return Ok(self.single_mask(window));
         }
         let window = window.unwrap_or(self.max_size);
         let offset = self.offset.min(self.max_size - 1);
@@ -162,16 +162,16 @@ impl RotatingCache {
         Ok(Mask::Allowed(causal_mask(count, offset, Some(window))?))
     }
 
-    fn single_mask(&self, window: Option<i32>) -> Result<Mask, EngineError> {
-        let Some(window) = window else { return Ok(Mask::Full) };
+    fn single_mask(&self, window: Option<i32>) -> Mask {
+        let Some(window) = window else { return Mask::Full };
         if self.offset < window || self.max_size <= window {
-            return Ok(Mask::Full);
+            return Mask::Full;
         }
         // The reference rolls `arange(rows) >= rows - window` to where the newest row will lie.
         let index = if self.index >= self.max_size { 0 } else { self.index };
         let rows = (self.offset + 1).min(self.max_size);
         let allowed: Vec<bool> =
             (0..rows).map(|row| (row - index - 1).rem_euclid(rows) >= rows - window).collect();
-        Ok(Mask::Allowed(Array::from_slice(&allowed, &[rows])))
+        Mask::Allowed(Array::from_slice(&allowed, &[rows]))
     }
 }

@@ -1,30 +1,33 @@
 //! What llama and qwen3 have in common.
 
-use super::Dims;
+use super::{Dims, RopeConfig};
 
 /// A stack of layers that norm before each block and add after it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DenseConfig {
     /// Extents.
     pub dims: Dims,
-    /// Whether the four attention projections have a bias.
-    pub attention_bias: bool,
-    /// Whether the three feed-forward projections have a bias.
-    pub mlp_bias: bool,
+    /// Which projections have a bias.
+    pub biases: Biases,
     /// Whether each query and key head is normed.
     pub qk_norm: bool,
-    /// Whether rope pairs neighbours.
-    pub rope_traditional: bool,
-    /// Base of rope.
-    pub rope_base: f64,
-    /// What rope multiplies positions by.
-    pub rope_scale: f64,
+    /// The position encoding of every layer.
+    pub rope: RopeConfig,
     /// Whether the embedding is the output projection too.
     pub tied: bool,
     /// One a layer; at least one is [`LayerKind::Full`].
     pub layers: Vec<LayerKind>,
     /// Positions a sliding layer sees; there where any layer slides.
     pub window: Option<usize>,
+}
+
+/// Which projections have a bias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Biases {
+    /// The four of the attention block.
+    pub attention: bool,
+    /// The three of the feed-forward block.
+    pub mlp: bool,
 }
 
 /// What a layer may attend to.

@@ -22,6 +22,9 @@ pub struct Dims {
     pub vocab_size: usize,
     /// Added to the mean square in the norms; above 0.
     pub eps: f64,
+    /// Positions the model was trained for, where the config says so. The reference does not stop
+    /// there, and neither does the decoder; it warns.
+    pub max_positions: Option<usize>,
 }
 
 impl Dims {

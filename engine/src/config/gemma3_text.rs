@@ -1,9 +1,9 @@
-//! `model_type` gemma3_text: `ModelArgs` of `mlx_lm/models/gemma3_text.py`.
+//! `model_type` `gemma3_text`: `ModelArgs` of `mlx_lm/models/gemma3_text.py`.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ConfigFile, Dims, LayerKind, RopeScaling};
+use super::{ConfigFile, Dims, LayerKind, RopeConfig, RopeScaling};
 use crate::error::EngineError;
 
 #[derive(Debug, Deserialize)]
@@ -37,8 +37,7 @@ struct WireGemma3Text {
     sliding_window: usize,
     #[serde(default = "default_sliding_window_pattern")]
     sliding_window_pattern: usize,
-    #[serde(rename = "max_position_embeddings")]
-    _max_position_embeddings: Option<usize>,
+    max_position_embeddings: Option<usize>,
     rope_scaling: Option<Value>,
     // The reference reads none of the following; they are taken only where they change nothing.
     tie_word_embeddings: Option<bool>,
@@ -100,12 +99,10 @@ fn default_sliding_window_pattern() -> usize {
 pub struct Gemma3TextConfig {
     /// Extents.
     pub dims: Dims,
-    /// Base of rope in the full layers.
-    pub rope_base: f64,
-    /// What rope multiplies positions by in the full layers.
-    pub rope_scale: f64,
-    /// Base of rope in the sliding layers.
-    pub local_rope_base: f64,
+    /// The position encoding of the full layers.
+    pub rope: RopeConfig,
+    /// The position encoding of the sliding layers.
+    pub local_rope: RopeConfig,
     /// Queries are scaled by this to the power of -1/2; above 0.
     pub query_pre_attn_scalar: f64,
     /// Positions a sliding layer sees; at least 1.
@@ -125,6 +122,7 @@ impl Gemma3TextConfig {
         let wire: WireGemma3Text = file.wire()?;
         let scaling = RopeScaling::read(file, "rope_scaling", wire.rope_scaling.as_ref())?;
         file.only("rope_scaling.rope_theta", scaling.theta.as_ref(), &[wire.rope_theta])?;
+        let rope = |base, scale| RopeConfig { base, scale, traditional: false };
         let dims = Dims {
             hidden_size: wire.hidden_size,
             num_layers: wire.num_hidden_layers,
@@ -133,13 +131,13 @@ impl Gemma3TextConfig {
             kv_heads: wire.num_key_value_heads,
             head_dim: wire.head_dim,
             vocab_size: wire.vocab_size,
+            max_positions: wire.max_position_embeddings,
             eps: wire.rms_norm_eps,
         };
         let config = Self {
             dims: dims.checked(file)?,
-            rope_base: wire.rope_theta,
-            rope_scale: scaling.scale,
-            local_rope_base: wire.rope_local_base_freq,
+            rope: rope(wire.rope_theta, scaling.scale),
+            local_rope: rope(wire.rope_local_base_freq, 1.0),
             query_pre_attn_scalar: wire.query_pre_attn_scalar,
             window: wire.sliding_window,
             pattern: wire.sliding_window_pattern,
@@ -164,7 +162,7 @@ impl Gemma3TextConfig {
         if self.window == 0 || i32::try_from(self.window).is_err() {
             return Err(file.unsupported("sliding_window", self.window, "1 to 2147483647"));
         }
-        if !(self.query_pre_attn_scalar > 0.0) {
+        if self.query_pre_attn_scalar.is_nan() || self.query_pre_attn_scalar <= 0.0 {
             let found = self.query_pre_attn_scalar;
             return Err(file.unsupported("query_pre_attn_scalar", found, "a number above 0"));
         }

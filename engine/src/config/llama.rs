@@ -3,11 +3,12 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ConfigFile, DenseConfig, Dims, LayerKind, RopeScaling};
+use super::{Biases, ConfigFile, DenseConfig, Dims, LayerKind, RopeConfig, RopeScaling};
 use crate::error::EngineError;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 struct WireLlama {
     #[serde(rename = "model_type")]
     _model_type: String,
@@ -18,8 +19,7 @@ struct WireLlama {
     rms_norm_eps: f64,
     vocab_size: usize,
     head_dim: Option<usize>,
-    #[serde(rename = "max_position_embeddings")]
-    _max_position_embeddings: Option<usize>,
+    max_position_embeddings: Option<usize>,
     num_key_value_heads: Option<usize>,
     #[serde(default)]
     attention_bias: bool,
@@ -70,16 +70,18 @@ impl DenseConfig {
             kv_heads: wire.num_key_value_heads.unwrap_or(heads),
             head_dim: head_dim.or(wire.hidden_size.checked_div(heads)).unwrap_or(0),
             vocab_size: wire.vocab_size,
+            max_positions: wire.max_position_embeddings,
             eps: wire.rms_norm_eps,
         };
         Ok(Self {
             dims: dims.checked(file)?,
-            attention_bias: wire.attention_bias,
-            mlp_bias: wire.mlp_bias,
+            biases: Biases { attention: wire.attention_bias, mlp: wire.mlp_bias },
             qk_norm: false,
-            rope_traditional: wire.rope_traditional,
-            rope_base: wire.rope_theta,
-            rope_scale: scaling.scale,
+            rope: RopeConfig {
+                base: wire.rope_theta,
+                scale: scaling.scale,
+                traditional: wire.rope_traditional,
+            },
             tied: wire.tie_word_embeddings,
             layers,
             window: wire.sliding_window,

@@ -14,12 +14,12 @@ mod quantization;
 mod qwen3;
 mod rope;
 
-pub use dense::{DenseConfig, LayerKind};
+pub use dense::{Biases, DenseConfig, LayerKind};
 pub use dims::Dims;
 pub use gemma3_text::Gemma3TextConfig;
 pub use harmless::HARMLESS;
 pub use quantization::{Override, Quantization};
-pub use rope::RopeScaling;
+pub use rope::{RopeConfig, RopeScaling};
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,12 @@ impl ConfigFile {
             .filter(|(key, _)| !harmless::is_harmless(key) && !quantization::is_key(key))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
-        serde_json::from_value(Value::Object(meant)).map_err(|error| self.error(error))
+        serde_path_to_error::deserialize(Value::Object(meant)).map_err(|error| {
+            match error.path().to_string().as_str() {
+                "." => self.error(error.inner()),
+                key => self.error(format!("`{key}`: {}", error.inner())),
+            }
+        })
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ConfigFile, DenseConfig, Dims, LayerKind, RopeScaling};
+use super::{Biases, ConfigFile, DenseConfig, Dims, LayerKind, RopeConfig, RopeScaling};
 use crate::error::EngineError;
 
 #[derive(Debug, Deserialize)]
@@ -18,8 +18,7 @@ struct WireQwen3 {
     rms_norm_eps: f64,
     vocab_size: usize,
     num_key_value_heads: usize,
-    #[serde(rename = "max_position_embeddings")]
-    _max_position_embeddings: usize,
+    max_position_embeddings: usize,
     head_dim: usize,
     tie_word_embeddings: bool,
     rope_theta: Option<f64>,
@@ -43,7 +42,7 @@ impl DenseConfig {
     pub fn read_qwen3(file: &ConfigFile) -> Result<Self, EngineError> {
         let wire: WireQwen3 = file.wire()?;
         refuse_other_maths(file, &wire)?;
-        let (rope_base, rope_scale) = rope(file, &wire)?;
+        let rope = rope(file, &wire)?;
         let dims = Dims {
             hidden_size: wire.hidden_size,
             num_layers: wire.num_hidden_layers,
@@ -52,16 +51,14 @@ impl DenseConfig {
             kv_heads: wire.num_key_value_heads,
             head_dim: wire.head_dim,
             vocab_size: wire.vocab_size,
+            max_positions: Some(wire.max_position_embeddings),
             eps: wire.rms_norm_eps,
         };
         Ok(Self {
             dims: dims.checked(file)?,
-            attention_bias: false,
-            mlp_bias: false,
+            biases: Biases { attention: false, mlp: false },
             qk_norm: true,
-            rope_traditional: false,
-            rope_base,
-            rope_scale,
+            rope,
             tied: wire.tie_word_embeddings,
             layers: vec![LayerKind::Full; wire.num_hidden_layers],
             window: None,
@@ -69,9 +66,9 @@ impl DenseConfig {
     }
 }
 
-/// Base and scale. `rope_parameters` gives what `rope_theta` and `rope_scaling` leave open, and may
+/// `rope_parameters` gives what `rope_theta` and `rope_scaling` leave open, and may
 /// not contradict what they say.
-fn rope(file: &ConfigFile, wire: &WireQwen3) -> Result<(f64, f64), EngineError> {
+fn rope(file: &ConfigFile, wire: &WireQwen3) -> Result<RopeConfig, EngineError> {
     let parameters = RopeScaling::read(file, "rope_parameters", wire.rope_parameters.as_ref())?;
     let scaling = match &wire.rope_scaling {
         Some(value) => RopeScaling::read(file, "rope_scaling", Some(value))?,
@@ -87,7 +84,7 @@ fn rope(file: &ConfigFile, wire: &WireQwen3) -> Result<(f64, f64), EngineError> 
         let wanted = "the scaling that `rope_scaling` says";
         return Err(file.unsupported("rope_parameters", "another scaling", wanted));
     }
-    Ok((base, scaling.scale))
+    Ok(RopeConfig { base, scale: scaling.scale, traditional: false })
 }
 
 fn refuse_other_maths(file: &ConfigFile, wire: &WireQwen3) -> Result<(), EngineError> {

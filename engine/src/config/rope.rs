@@ -5,6 +5,17 @@ use serde_json::{Map, Value};
 use super::ConfigFile;
 use crate::error::EngineError;
 
+/// A rotary position encoding.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RopeConfig {
+    /// The base of the geometric row of frequencies.
+    pub base: f64,
+    /// Positions are multiplied by this.
+    pub scale: f64,
+    /// Whether neighbours pair up, rather than the two halves of a head.
+    pub traditional: bool,
+}
+
 /// What `initialize_rope` of `mlx_lm/models/rope_utils.py` makes of the types supported here:
 /// `default` and `linear`.
 #[derive(Debug, Clone, Copy, PartialEq)]

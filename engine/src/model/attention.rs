@@ -3,7 +3,7 @@
 use mlx_rs::Array;
 
 use crate::cache::KvCache;
-use crate::config::Dims;
+use crate::config::{Dims, RopeConfig};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
 use crate::nn::{Linear, RmsNorm, Rope};
@@ -50,6 +50,16 @@ pub(super) fn projections(
         weights.linear(&format!("{path}.v_proj"), [keys, hidden], bias)?,
         weights.linear(&format!("{path}.o_proj"), [hidden, queries], bias)?,
     ])
+}
+
+/// A layer's position encoding, over whole heads.
+pub(super) fn rope(config: &RopeConfig, head_dim: usize, fault: Option<Fault>) -> Rope {
+    Rope {
+        dims: head_dim as i32,
+        traditional: config.traditional,
+        base: fault::rope_base(fault, config.base) as f32,
+        scale: config.scale as f32,
+    }
 }
 
 impl Attention {

@@ -3,13 +3,13 @@
 use mlx_rs::{Array, Dtype};
 
 use super::Network;
-use super::attention::{Attention, HeadNorms, projections};
+use super::attention::{Attention, HeadNorms, projections, rope};
 use super::mlp::Mlp;
 use crate::cache::{KvCache, PlainCache, RotatingCache};
-use crate::config::{DenseConfig, LayerKind};
+use crate::config::{DenseConfig, Dims, LayerKind};
 use crate::error::EngineError;
-use crate::fault::{Fault, rope_base};
-use crate::nn::{Embedding, Linear, RmsNorm, Rope};
+use crate::fault::Fault;
+use crate::nn::{Embedding, Linear, RmsNorm};
 use crate::ops::{self, Mask};
 use crate::taps::TapSink;
 use crate::weights::Weights;
@@ -22,7 +22,7 @@ pub(super) struct Dense {
     /// None where the embedding is the output projection too.
     lm_head: Option<Linear>,
     window: Option<i32>,
-    vocab_size: usize,
+    dims: Dims,
 }
 
 struct Layer {
@@ -44,7 +44,12 @@ impl Dense {
         let table = [dims.vocab_size, dims.hidden_size];
         // What `sanitize` drops: precomputed rope frequencies, and the head of a tied model.
         weights.discard(|name| !config.qk_norm && name.contains("self_attn.rotary_emb.inv_freq"));
-        weights.discard(|name| config.tied && name == "lm_head.weight");
+        if config.tied && weights.has("lm_head.weight") {
+            tracing::warn!(
+                "lm_head.weight is dropped: the embedding is tied, or by mlx-lm's default"
+            );
+            weights.discard(|name| name == "lm_head.weight");
+        }
         Ok(Self {
             embed_tokens: weights.embedding("model.embed_tokens", table)?,
             layers: (0..dims.num_layers)
@@ -53,7 +58,7 @@ impl Dense {
             norm: weights.norm("model.norm", dims.hidden_size, dims.eps)?,
             lm_head: (!config.tied).then(|| weights.linear("lm_head", table, false)).transpose()?,
             window: config.window.map(|window| window as i32),
-            vocab_size: dims.vocab_size,
+            dims: *dims,
         })
     }
 
@@ -106,12 +111,8 @@ impl Network for Dense {
         self.layers.iter().map(cache).collect()
     }
 
-    fn vocab_size(&self) -> usize {
-        self.vocab_size
-    }
-
-    fn num_layers(&self) -> usize {
-        self.layers.len()
+    fn dims(&self) -> &Dims {
+        &self.dims
     }
 
     fn dtype(&self) -> Dtype {
@@ -135,7 +136,7 @@ impl Layer {
             input_layernorm: norm("input_layernorm")?,
             post_attention_layernorm: norm("post_attention_layernorm")?,
             self_attn: attention(config, weights, &format!("{path}.self_attn"), fault)?,
-            mlp: Mlp::load(weights, &format!("{path}.mlp"), dims, config.mlp_bias, ops::silu)?,
+            mlp: Mlp::load(weights, &format!("{path}.mlp"), dims, config.biases.mlp, ops::silu)?,
         })
     }
 
@@ -164,7 +165,8 @@ fn attention(
     fault: Option<Fault>,
 ) -> Result<Attention, EngineError> {
     let dims = &config.dims;
-    let [q_proj, k_proj, v_proj, o_proj] = projections(weights, path, dims, config.attention_bias)?;
+    let [q_proj, k_proj, v_proj, o_proj] =
+        projections(weights, path, dims, config.biases.attention)?;
     let mut head_norm =
         |name: &str| weights.norm(&format!("{path}.{name}"), dims.head_dim, dims.eps);
     let head_norms = if config.qk_norm {
@@ -178,12 +180,7 @@ fn attention(
         v_proj,
         o_proj,
         head_norms,
-        rope: Rope {
-            dims: dims.head_dim as i32,
-            traditional: config.rope_traditional,
-            base: rope_base(fault, config.rope_base) as f32,
-            scale: config.rope_scale as f32,
-        },
+        rope: rope(&config.rope, dims.head_dim, fault),
         heads: dims.heads as i32,
         kv_heads: dims.kv_heads as i32,
         scale: (dims.head_dim as f64).powf(-0.5) as f32,

@@ -4,13 +4,13 @@ use half::f16;
 use mlx_rs::{Array, Dtype};
 
 use super::Network;
-use super::attention::{Attention, HeadNorms, projections};
+use super::attention::{Attention, HeadNorms, projections, rope};
 use super::mlp::Mlp;
 use crate::cache::{KvCache, PlainCache, RotatingCache};
-use crate::config::{ConfigFile, Gemma3TextConfig, LayerKind};
+use crate::config::{ConfigFile, Dims, Gemma3TextConfig, LayerKind};
 use crate::error::EngineError;
-use crate::fault::{Fault, rope_base};
-use crate::nn::{Embedding, Linear, RmsNorm, Rope};
+use crate::fault::Fault;
+use crate::nn::{Embedding, Linear, RmsNorm};
 use crate::ops::{self, Mask};
 use crate::taps::TapSink;
 use crate::weights::Weights;
@@ -117,12 +117,8 @@ impl Network for Gemma3Text {
         (0..self.layers.len()).map(cache).collect()
     }
 
-    fn vocab_size(&self) -> usize {
-        self.config.dims.vocab_size
-    }
-
-    fn num_layers(&self) -> usize {
-        self.layers.len()
+    fn dims(&self) -> &Dims {
+        &self.config.dims
     }
 
     fn dtype(&self) -> Dtype {
@@ -187,9 +183,9 @@ fn attention(
     let [q_proj, k_proj, v_proj, o_proj] = projections(weights, &path, dims, false)?;
     let mut head_norm =
         |name: &str| weights.one_plus_norm(&format!("{path}.{name}"), dims.head_dim, dims.eps);
-    let (base, scale) = match config.kind(index) {
-        LayerKind::Full => (config.rope_base, config.rope_scale),
-        LayerKind::Sliding => (config.local_rope_base, 1.0),
+    let spec = match config.kind(index) {
+        LayerKind::Full => &config.rope,
+        LayerKind::Sliding => &config.local_rope,
     };
     Ok(Attention {
         q_proj,
@@ -197,12 +193,7 @@ fn attention(
         v_proj,
         o_proj,
         head_norms: HeadNorms::AfterTranspose(head_norm("q_norm")?, head_norm("k_norm")?),
-        rope: Rope {
-            dims: dims.head_dim as i32,
-            traditional: false,
-            base: rope_base(fault, base) as f32,
-            scale: scale as f32,
-        },
+        rope: rope(spec, dims.head_dim, fault),
         heads: dims.heads as i32,
         kv_heads: dims.kv_heads as i32,
         scale: config.query_pre_attn_scalar.powf(-0.5) as f32,

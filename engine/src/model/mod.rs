@@ -14,7 +14,7 @@ use mlx_rs::Array;
 
 use crate::array::host_dtype;
 use crate::cache::KvCache;
-use crate::config::{ConfigFile, DenseConfig, Gemma3TextConfig};
+use crate::config::{ConfigFile, DenseConfig, Dims, Gemma3TextConfig};
 use crate::error::{EngineError, op};
 use crate::fault::Fault;
 use crate::taps::TapSink;
@@ -23,8 +23,11 @@ use crate::weights::Weights;
 /// One supported `model_type`.
 struct Architecture {
     model_type: &'static str,
-    load: fn(&ConfigFile, &mut Weights, Option<Fault>) -> Result<Box<dyn Network>, EngineError>,
+    load: Load,
 }
+
+/// Reads the config and takes the architecture's tensors out of the checkpoint.
+type Load = fn(&ConfigFile, &mut Weights, Option<Fault>) -> Result<Box<dyn Network>, EngineError>;
 
 const ARCHITECTURES: &[Architecture] = &[
     Architecture {
@@ -67,11 +70,8 @@ pub(crate) trait Network {
     /// Empty caches, one a layer (`make_cache`).
     fn new_caches(&self) -> Vec<KvCache>;
 
-    /// Rows of the embedding.
-    fn vocab_size(&self) -> usize;
-
-    /// Number of layers.
-    fn num_layers(&self) -> usize;
+    /// Extents.
+    fn dims(&self) -> &Dims;
 
     /// The dtype of the embedded tokens, which the layers keep.
     fn dtype(&self) -> mlx_rs::Dtype;
@@ -127,7 +127,7 @@ impl Model {
 
     /// Rows of the embedding, and columns of the logits.
     pub fn vocab_size(&self) -> usize {
-        self.network.vocab_size()
+        self.network.dims().vocab_size
     }
 
     /// The dtype the layers compute in and the logits have.
@@ -137,7 +137,12 @@ impl Model {
 
     /// Number of layers.
     pub fn num_layers(&self) -> usize {
-        self.network.num_layers()
+        self.network.dims().num_layers
+    }
+
+    /// Positions the model was trained for, where its config says so.
+    pub fn max_positions(&self) -> Option<usize> {
+        self.network.dims().max_positions
     }
 
     /// The ids that end a generation, as the folder's configs say.

@@ -2,25 +2,26 @@
 
 use std::{
     collections::HashSet,
-    fs,
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
 
-use super::{Case, CaseError, DEFAULT_PREFILL_STEP, DecodeFrom, Prompt};
+use super::{
+    Case, CaseError, DEFAULT_PREFILL_STEP, DecodeFrom, Kind, Prompt, Replay, op_file, toml_dir,
+};
 use crate::row::Tier;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireFile {
     #[serde(default)]
-    case: Vec<WireCase>,
+    case: Vec<WireReplay>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct WireCase {
+struct WireReplay {
     name: String,
     model: String,
     prompt: Prompt,
@@ -33,101 +34,88 @@ struct WireCase {
 }
 
 /// Tiers whose cases replay a model against an oracle, with that oracle.
-const MODEL_TIERS: [(Tier, &str); 1] = [(Tier::L1, "mlx-lm")];
+const REPLAY_TIERS: [(Tier, &str); 1] = [(Tier::L1, "mlx-lm")];
 
-/// Reads every model case below `cases`, ordered by tier, file and position in the file.
+/// Reads every case below `cases`, ordered by tier, file and position in the file.
 pub fn load_all(cases: &Path) -> Result<Vec<Case>, CaseError> {
-    let mut all = Vec::new();
-    let mut seen = HashSet::new();
-    for (tier, oracle) in MODEL_TIERS {
-        for path in toml_files(&cases.join(tier.name()))? {
-            for case in load_file(&path, tier, oracle)? {
-                if !seen.insert(case.id.clone()) {
-                    let message = "this id is used twice".to_owned();
-                    return Err(CaseError::Invalid { path, name: case.id, message });
-                }
-                all.push(case);
+    let mut all = Unique::default();
+    for path in toml_dir::files(&cases.join(Tier::Ops.name()))? {
+        all.extend(&path, op_file::load(&path)?)?;
+    }
+    for (tier, oracle) in REPLAY_TIERS {
+        for path in toml_dir::files(&cases.join(tier.name()))? {
+            all.extend(&path, load_replays(&path, tier, oracle)?)?;
+        }
+    }
+    Ok(all.cases)
+}
+
+/// Cases, no id twice.
+#[derive(Default)]
+struct Unique {
+    cases: Vec<Case>,
+    ids: HashSet<String>,
+}
+
+impl Unique {
+    fn extend(&mut self, path: &Path, cases: Vec<Case>) -> Result<(), CaseError> {
+        for case in cases {
+            if !self.ids.insert(case.id.clone()) {
+                return Err(invalid(path, &case.id, "this id is used twice"));
             }
+            self.cases.push(case);
         }
+        Ok(())
     }
-    Ok(all)
 }
 
-fn toml_files(dir: &Path) -> Result<Vec<PathBuf>, CaseError> {
-    if !dir.exists() {
-        return Ok(Vec::new());
-    }
-    let read = |source| CaseError::Read { path: dir.into(), source };
-    let mut files = Vec::new();
-    for entry in fs::read_dir(dir).map_err(read)? {
-        let path = entry.map_err(read)?.path();
-        if path.extension().is_some_and(|ext| ext == "toml") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
+fn invalid(path: &Path, name: &str, message: impl Into<String>) -> CaseError {
+    CaseError::Invalid { path: PathBuf::from(path), name: name.to_owned(), message: message.into() }
 }
 
-fn load_file(path: &Path, tier: Tier, oracle: &str) -> Result<Vec<Case>, CaseError> {
-    let text =
-        fs::read_to_string(path).map_err(|source| CaseError::Read { path: path.into(), source })?;
-    let wire: WireFile = toml::from_str(&text).map_err(|error| CaseError::parse(path, &error))?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    wire.case.into_iter().map(|case| validate(path, &stem, tier, oracle, case)).collect()
+fn load_replays(path: &Path, tier: Tier, oracle: &str) -> Result<Vec<Case>, CaseError> {
+    let wire: WireFile = toml_dir::read(path)?;
+    wire.case.into_iter().map(|case| validate(path, tier, oracle, case)).collect()
 }
 
-fn validate(
-    path: &Path,
-    stem: &str,
-    tier: Tier,
-    oracle: &str,
-    wire: WireCase,
-) -> Result<Case, CaseError> {
-    let fail = |message: String| CaseError::Invalid {
-        path: path.into(),
-        name: wire.name.clone(),
-        message,
-    };
-    for part in std::iter::once(stem).chain(wire.name.split('/')) {
-        if part.is_empty()
-            || !part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-        {
-            return Err(fail(format!(
-                "`{part}` is no name: letters, digits, `-`, `_` and `.` only"
-            )));
-        }
-    }
+fn validate(path: &Path, tier: Tier, oracle: &str, wire: WireReplay) -> Result<Case, CaseError> {
+    toml_dir::check_name(path, &wire.name)?;
     let empty = match &wire.prompt {
         Prompt::Ids(ids) => ids.is_empty(),
         Prompt::Text(text) => text.is_empty(),
     };
     if empty {
-        return Err(fail("the prompt is empty, wanted at least one token".into()));
+        return Err(invalid(path, &wire.name, "the prompt is empty, wanted at least one token"));
     }
     let prefill_step = wire.prefill_step.unwrap_or(DEFAULT_PREFILL_STEP);
     if prefill_step == 0 {
-        return Err(fail("prefill-step is 0, wanted at least 1 token".into()));
+        return Err(invalid(path, &wire.name, "prefill-step is 0, wanted at least 1 token"));
     }
     if wire.why.trim().is_empty() {
-        return Err(fail("`why` is empty: say what this case is there to catch".into()));
+        let message = "`why` is empty: say what this case is there to catch";
+        return Err(invalid(path, &wire.name, message));
     }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     Ok(Case {
         id: format!("{}/{stem}/{}", tier.name(), wire.name),
         tier,
-        model: wire.model,
-        oracle: oracle.to_owned(),
-        prompt: wire.prompt,
-        decode: wire.decode,
-        decode_from: wire.decode_from,
-        prefill_step,
-        degenerate_because: wire.degenerate_because,
         why: wire.why,
+        kind: Kind::Replay(Replay {
+            model: wire.model,
+            oracle: oracle.to_owned(),
+            prompt: wire.prompt,
+            decode: wire.decode,
+            decode_from: wire.decode_from,
+            prefill_step,
+            degenerate_because: wire.degenerate_because,
+        }),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const GOOD: &str = r#"
@@ -150,7 +138,7 @@ mod tests {
     fn id_names_tier_file_and_case() {
         let case = load(GOOD).unwrap().remove(0);
         assert_eq!(case.id, "l1/tiny/f32/story");
-        assert_eq!(case.prefill_step, DEFAULT_PREFILL_STEP);
+        assert_eq!(case.replay().unwrap().prefill_step, DEFAULT_PREFILL_STEP);
         assert_eq!(
             case.checks(),
             [

@@ -47,21 +47,23 @@ pub fn parse_shard(text: &str) -> Result<(usize, usize), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{DecodeFrom, Prompt};
+    use crate::case::{DecodeFrom, Kind, Prompt, Replay};
 
     fn cases() -> Vec<Case> {
         ["l1/a/x", "l1/a/y", "l1/b/x", "l1/b/y", "l1/c/x"]
             .map(|id| Case {
                 id: id.into(),
                 tier: Tier::L1,
-                model: "m".into(),
-                oracle: "mlx-lm".into(),
-                prompt: Prompt::Ids(vec![1]),
-                decode: 1,
-                decode_from: DecodeFrom::Greedy,
-                prefill_step: 1,
-                degenerate_because: None,
                 why: "test".into(),
+                kind: Kind::Replay(Replay {
+                    model: "m".into(),
+                    oracle: "mlx-lm".into(),
+                    prompt: Prompt::Ids(vec![1]),
+                    decode: 1,
+                    decode_from: DecodeFrom::Greedy,
+                    prefill_step: 1,
+                    degenerate_because: None,
+                }),
             })
             .into()
     }

@@ -5,6 +5,8 @@
 
 mod file;
 mod filter;
+mod op_file;
+mod toml_dir;
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +16,7 @@ pub use self::{
     file::load_all,
     filter::{Filter, parse_shard},
 };
-use crate::row::Tier;
+use crate::{ops::OpCase, row::Tier};
 
 /// mlx-lm's default prefill chunk, in tokens.
 pub const DEFAULT_PREFILL_STEP: usize = 2048;
@@ -41,14 +43,34 @@ pub enum DecodeFrom {
     Prompt,
 }
 
-/// A model replayed against frozen logits (tiers L1 and L2).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// One subject with its inputs, oracle and bound.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// `l1/glassllm/f32/story`.
     pub id: String,
     /// The tier, from the folder.
     pub tier: Tier,
+    /// What the case is there to catch.
+    pub why: String,
+    /// What is done.
+    pub kind: Kind,
+}
+
+/// What a case does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Replays a model against frozen logits.
+    Replay(Replay),
+    /// Calls an op and compares with the float64 reference.
+    Op(OpCase),
+}
+
+/// A model replayed against frozen logits (tiers L1 and L2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
     /// A name from `goldens/models.toml`.
     pub model: String,
     /// The oracle that freezes the golden.
@@ -63,30 +85,53 @@ pub struct Case {
     pub prefill_step: usize,
     /// Why the golden may be degenerate (few distinct tokens, wide margins), where it is meant.
     pub degenerate_because: Option<String>,
-    /// What the case is there to catch.
-    pub why: String,
 }
 
 impl Case {
     /// A digest of all that makes an answer of this case; a golden with another one is stale.
     pub fn digest(&self) -> String {
-        let identity = serde_json::json!({
-            "id": self.id, "model": self.model, "oracle": self.oracle, "prompt": self.prompt,
-            "decode": self.decode, "decode-from": self.decode_from, "prefill-step": self.prefill_step,
-        });
+        let identity = match &self.kind {
+            Kind::Replay(replay) => serde_json::json!({
+                "id": self.id, "model": replay.model, "oracle": replay.oracle,
+                "prompt": replay.prompt, "decode": replay.decode,
+                "decode-from": replay.decode_from, "prefill-step": replay.prefill_step,
+            }),
+            Kind::Op(op) => serde_json::json!({ "id": self.id, "op": op }),
+        };
         crate::digest::of_bytes(identity.to_string().as_bytes())
+    }
+
+    /// Who says what is right.
+    pub fn oracle(&self) -> &str {
+        match &self.kind {
+            Kind::Replay(replay) => &replay.oracle,
+            Kind::Op(_) => "ref64",
+        }
+    }
+
+    /// The replay, where this case is one.
+    pub fn replay(&self) -> Option<&Replay> {
+        match &self.kind {
+            Kind::Replay(replay) => Some(replay),
+            Kind::Op(_) => None,
+        }
     }
 
     /// Ids of the checks in this case, in the order they run.
     pub fn checks(&self) -> Vec<String> {
+        let names = match &self.kind {
+            Kind::Replay(replay) => replay.checks(),
+            Kind::Op(op) => op.calls().iter().map(crate::ops::Call::name).collect(),
+        };
+        names.into_iter().map(|check| format!("{}/{check}", self.id)).collect()
+    }
+}
+
+impl Replay {
+    fn checks(&self) -> Vec<String> {
         let tokenize = matches!(self.prompt, Prompt::Text(_)).then(|| "tokenize".to_owned());
         let steps = (1..=self.decode).map(|step| format!("decode/step-{step:03}"));
-        tokenize
-            .into_iter()
-            .chain(["prefill".to_owned()])
-            .chain(steps)
-            .map(|check| format!("{}/{check}", self.id))
-            .collect()
+        tokenize.into_iter().chain(["prefill".to_owned()]).chain(steps).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    fmt,
     path::Path,
     time::Instant,
 };
@@ -10,18 +11,34 @@ use mlx_parity_engine::{Decoder, EngineError, Fault, LoadOptions, Model, Taps, T
 use mlx_parity_tensor::{HostTensor, safetensors};
 
 use crate::{
-    case::{DecodeFrom, Prompt},
+    case::{DecodeFrom, Prompt, Replay},
     check,
     compare::{BitReport, bit_exact},
     golden::{Golden, GoldenError},
     row::{NotRunKind, Outcome, Row},
-    worker::Job,
+    worker::{Job, ReplayFiles},
 };
 
 /// Why a case ended before all its checks were made.
 enum Stop {
     Golden(GoldenError),
     Engine(EngineError),
+    NotAReplay,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Golden(error) => error.fmt(f),
+            Self::Engine(error) => error.fmt(f),
+            Self::NotAReplay => f.write_str("this case replays no model"),
+        }
+    }
+}
+
+/// What a replay needs of its job.
+fn parts(job: &Job) -> Result<(&Replay, &ReplayFiles), Stop> {
+    job.case.replay().zip(job.files.as_ref()).ok_or(Stop::NotAReplay)
 }
 
 impl From<GoldenError> for Stop {
@@ -41,19 +58,14 @@ pub fn run(job: &Job, emit: &mut dyn FnMut(Row)) {
     let mut pending = job.case.checks().into_iter().peekable();
     let stopped = replay(job, &mut pending, emit);
     let Err(stop) = stopped else { return };
-    let (first, rest) = match stop {
-        Stop::Golden(error) => {
-            let outcome =
-                Outcome::NotRun { kind: NotRunKind::GoldenUnfit, message: error.to_string() };
-            (outcome.clone(), outcome)
-        }
-        Stop::Engine(error) => {
-            let message = "an earlier check of this case failed".to_owned();
-            (
-                Outcome::Error { message: error.to_string() },
-                Outcome::NotRun { kind: NotRunKind::Interrupted, message },
-            )
-        }
+    let message = stop.to_string();
+    let (first, rest) = if let Stop::Golden(_) = stop {
+        let outcome = Outcome::NotRun { kind: NotRunKind::GoldenUnfit, message };
+        (outcome.clone(), outcome)
+    } else {
+        let kind = NotRunKind::Interrupted;
+        let rest = "an earlier check of this case failed".to_owned();
+        (Outcome::Error { message }, Outcome::NotRun { kind, message: rest })
     };
     if let Some(id) = pending.next() {
         emit(check::row(job, id, first));
@@ -68,22 +80,23 @@ fn replay(
     pending: &mut impl Iterator<Item = String>,
     emit: &mut dyn FnMut(Row),
 ) -> Result<(), Stop> {
-    let golden = Golden::open(&job.golden_dir)?;
+    let (replay, files) = parts(job)?;
+    let golden = Golden::open(&files.golden)?;
     let prefill = golden.tensor("prefill.logits")?;
-    let decode = (job.case.decode > 0).then(|| golden.tensor("decode.logits")).transpose()?;
+    let decode = (replay.decode > 0).then(|| golden.tensor("decode.logits")).transpose()?;
     let mut next = || pending.next().unwrap_or_default();
 
-    if let Prompt::Text(text) = &job.case.prompt {
-        let timed = Timed::call(|| Tokenizer::load(&job.model_dir)?.encode(text))?;
+    if let Prompt::Text(text) = &replay.prompt {
+        let timed = Timed::call(|| Tokenizer::load(&files.model)?.encode(text))?;
         let all = [golden.manifest.prompt.as_slice(), &golden.manifest.steps].concat();
         let want =
-            if job.case.decode_from == DecodeFrom::Prompt { &all } else { &golden.manifest.prompt };
+            if replay.decode_from == DecodeFrom::Prompt { &all } else { &golden.manifest.prompt };
         let (got, want) = (ids(&timed.value)?, ids(want)?);
         emit(timed.row(job, next(), &bit_exact(&got.view(), &want.view())));
     }
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
-    let loaded = Timed::call(|| Model::load(&job.model_dir, &LoadOptions { fault }))?;
-    let mut decoder = Decoder::new(&loaded.value, job.case.prefill_step);
+    let loaded = Timed::call(|| Model::load(&files.model, &LoadOptions { fault }))?;
+    let mut decoder = Decoder::new(&loaded.value, replay.prefill_step);
     let timed = loaded.then(|| decoder.prefill(&golden.manifest.prompt))?;
     emit(timed.row(job, next(), &bit_exact(&timed.value.view(), &prefill.view())));
     for (step, id) in golden.manifest.steps.iter().enumerate() {
@@ -98,10 +111,7 @@ fn replay(
 /// Replays up to `step` and writes that step's intermediates to `out` as
 /// `tap.<call>.<order>.<name>`, the calls of a split prefill counted from 0.
 pub fn tap(job: &Job, step: usize, out: &Path) -> Result<(), String> {
-    let taps = tapped(job, step).map_err(|stop| match stop {
-        Stop::Golden(error) => error.to_string(),
-        Stop::Engine(error) => error.to_string(),
-    })?;
+    let taps = tapped(job, step).map_err(|stop| stop.to_string())?;
     let mut call = 0;
     let mut seen = HashSet::new();
     let named: Vec<_> = taps
@@ -120,10 +130,11 @@ pub fn tap(job: &Job, step: usize, out: &Path) -> Result<(), String> {
 }
 
 fn tapped(job: &Job, step: usize) -> Result<Vec<(String, HostTensor)>, Stop> {
-    let golden = Golden::open(&job.golden_dir)?;
+    let (replay, files) = parts(job)?;
+    let golden = Golden::open(&files.golden)?;
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
-    let model = Model::load(&job.model_dir, &LoadOptions { fault })?;
-    let mut decoder = Decoder::new(&model, job.case.prefill_step);
+    let model = Model::load(&files.model, &LoadOptions { fault })?;
+    let mut decoder = Decoder::new(&model, replay.prefill_step);
     let watch = |at: usize| if at == step { Taps::All } else { Taps::Off };
     decoder.set_taps(watch(0));
     decoder.prefill(&golden.manifest.prompt)?;

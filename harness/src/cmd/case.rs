@@ -56,8 +56,10 @@ pub fn run(common: &Common, args: &Args) -> Result {
             return Ok(ExitCode::of_rows(&rows));
         }
     };
-    say(format_args!("model     {} ({})", root.relative(&job.model_dir), job.model.source));
-    say(format_args!("golden    {}", root.relative(&job.golden_dir)));
+    if let Some(files) = &job.files {
+        say(format_args!("model     {}", root.relative(&files.model)));
+        say(format_args!("golden    {}", root.relative(&files.golden)));
+    }
     let line = serde_json::to_string(&Command::Run(job.clone())).context("cannot print the job")?;
     say(format_args!("worker    mlx-parity worker <<'EOF'\n{line}\nEOF"));
     let mut rows = Vec::new();

@@ -34,8 +34,9 @@ pub fn run(common: &Common, args: &Args) -> Result {
     let filter = Filter { ids: args.cases.clone(), ..Filter::default() };
     let chosen: Vec<_> = all
         .iter()
-        .filter(|case| {
-            args.cases.contains(&case.model) || !filter.select(vec![(*case).clone()]).is_empty()
+        .filter_map(|case| Some((case, case.replay()?)))
+        .filter(|(case, replay)| {
+            args.cases.contains(&replay.model) || !filter.select(vec![(*case).clone()]).is_empty()
         })
         .collect();
     if chosen.is_empty() {
@@ -46,9 +47,9 @@ pub fn run(common: &Common, args: &Args) -> Result {
     let store = Store::new(&root.frozen(), &here);
     let mut exit = ExitCode::Held;
     let mut oracle: Option<Oracle> = None;
-    for case in chosen {
-        let model = registry.get(&case.model).ok_or_else(|| {
-            Failure::usage(format!("{}: model `{}` is not registered", case.id, case.model))
+    for (case, replay) in chosen {
+        let model = registry.get(&replay.model).ok_or_else(|| {
+            Failure::usage(format!("{}: model `{}` is not registered", case.id, replay.model))
         })?;
         if !model.provisioned(&root) {
             say(format_args!(
@@ -61,12 +62,12 @@ pub fn run(common: &Common, args: &Args) -> Result {
         let digests =
             ModelDigests::of(&dir).map_err(|error| Failure::new(ExitCode::Golden, error))?;
         let mut running = match oracle.take() {
-            Some(running) if running.hello().oracle == case.oracle => running,
-            _ => Oracle::start(Launch::of(&root, &case.oracle))
+            Some(running) if running.hello().oracle == replay.oracle => running,
+            _ => Oracle::start(Launch::of(&root, &replay.oracle))
                 .map_err(|error| Failure::new(ExitCode::Oracle, error))?,
         };
         let pending = store.path_of(&format!("{}.new", case.id));
-        match freeze(&mut running, case, &dir, &digests, &here, &pending) {
+        match freeze(&mut running, case, replay, &dir, &digests, &here, &pending) {
             Ok(_) => say(format_args!("pending     {}  {}", case.id, root.relative(&pending))),
             Err(FreezeError::Golden(error)) => {
                 say(format_args!("refused     {error}"));

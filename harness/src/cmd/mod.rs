@@ -1,6 +1,7 @@
 //! The commands: one file each, a documented argument struct and a call into the library.
 
 pub mod case;
+pub mod diff;
 pub mod doctor;
 pub mod freeze;
 pub mod generate;

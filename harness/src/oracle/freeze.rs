@@ -10,7 +10,7 @@ use mlx_parity_tensor::{HostTensor, safetensors::SafetensorsFile};
 
 use super::{Answer, FreezeAnswer, FreezeRequest, Oracle, PromptWire, Request};
 use crate::{
-    case::{Case, DecodeFrom, Prompt},
+    case::{Case, DecodeFrom, Prompt, Replay},
     compare::Strength,
     fingerprint::Fingerprint,
     golden::{self, GOLDEN_SCHEMA, GoldenError, Manifest, OracleVersion, TensorEntry},
@@ -32,14 +32,15 @@ pub enum FreezeError {
 pub fn freeze(
     oracle: &mut Oracle,
     case: &Case,
+    replay: &Replay,
     model: &Path,
     digests: &ModelDigests,
     here: &Fingerprint,
     dir: &Path,
 ) -> Result<Manifest, FreezeError> {
     let scratch = scratch_file(dir)?;
-    let result = answer_into(oracle, case, model, &scratch).and_then(|answer| {
-        let manifest = describe(oracle, case, digests, here, answer, &scratch)?;
+    let result = answer_into(oracle, replay, model, &scratch).and_then(|answer| {
+        let manifest = describe(oracle, case, replay, digests, here, answer, &scratch)?;
         golden::freeze_into(dir, &manifest, &scratch)?;
         Ok(manifest)
     });
@@ -60,16 +61,16 @@ fn scratch_file(dir: &Path) -> Result<PathBuf, GoldenError> {
 
 fn answer_into(
     oracle: &mut Oracle,
-    case: &Case,
+    replay: &Replay,
     model: &Path,
     out: &Path,
 ) -> Result<FreezeAnswer, FreezeError> {
     let request = FreezeRequest {
         model: model.into(),
-        prompt: prompt_wire(&case.prompt),
-        steps: case.decode,
-        forced: case.decode_from == DecodeFrom::Prompt,
-        prefill_step: case.prefill_step,
+        prompt: prompt_wire(&replay.prompt),
+        steps: replay.decode,
+        forced: replay.decode_from == DecodeFrom::Prompt,
+        prefill_step: replay.prefill_step,
         out: out.into(),
         taps: None,
     };
@@ -94,6 +95,7 @@ pub fn prompt_wire(prompt: &Prompt) -> PromptWire {
 fn describe(
     oracle: &Oracle,
     case: &Case,
+    replay: &Replay,
     digests: &ModelDigests,
     here: &Fingerprint,
     answer: FreezeAnswer,
@@ -110,7 +112,7 @@ fn describe(
             strength.add_logits(name, &tensor.view());
         }
     }
-    let strength = judge(case, &strength)?;
+    let strength = judge(case, replay, &strength)?;
     let fingerprint = Fingerprint {
         mlx: hello.packages.get("mlx").cloned().unwrap_or_default(),
         backend: hello.backend.clone(),
@@ -138,8 +140,8 @@ fn entry(tensor: &HostTensor) -> TensorEntry {
 }
 
 /// Refuses an answer that could not tell a right engine from a wrong one (design §3.3).
-fn judge(case: &Case, strength: &Strength) -> Result<serde_json::Value, GoldenError> {
-    match (strength.refusal(), &case.degenerate_because) {
+fn judge(case: &Case, replay: &Replay, strength: &Strength) -> Result<serde_json::Value, GoldenError> {
+    match (strength.refusal(), &replay.degenerate_because) {
         (Some(reason), None) => {
             Err(GoldenError::Degenerate { case: case.id.clone(), reason: reason.to_string() })
         }

@@ -17,7 +17,7 @@ pub use self::{
     pool::{PoolOptions, run},
     process::{Ended, Worker, WorkerError, probe},
 };
-use crate::{case::Case, fingerprint::Fingerprint, model::ModelEntry, row::Row};
+use crate::{case::Case, fingerprint::Fingerprint, row::Row};
 
 /// One case, with all a worker needs to run it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,16 +25,26 @@ use crate::{case::Case, fingerprint::Fingerprint, model::ModelEntry, row::Row};
 pub struct Job {
     /// The case.
     pub case: Case,
-    /// Its model.
-    pub model: ModelEntry,
-    /// The model's folder.
-    pub model_dir: PathBuf,
-    /// The golden's folder.
-    pub golden_dir: PathBuf,
+    /// What is checked, as tables group it.
+    pub subject: String,
+    /// Its numeric format, as tables show it.
+    pub dtype: String,
+    /// Files of a replay; ops need none.
+    pub files: Option<ReplayFiles>,
     /// Remarks that go into every row.
     pub notes: Vec<String>,
     /// A deliberate fault of the engine, for tests of the harness.
     pub fault: Option<String>,
+}
+
+/// Where a replay finds its model and its golden.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayFiles {
+    /// The model's folder.
+    pub model: PathBuf,
+    /// The golden's folder.
+    pub golden: PathBuf,
 }
 
 /// What the parent tells a worker.

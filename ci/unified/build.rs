@@ -1,0 +1,2 @@
+//! Nothing to run; see the manifest.
+fn main() {}
