@@ -2,7 +2,6 @@
 
 use super::{Mode, Scales, unpack};
 use crate::error::OracleError;
-use crate::format::F32;
 use crate::tensor::{PackedTensor, Tensor, Tensor64};
 
 /// In what each step is computed.
@@ -21,7 +20,7 @@ impl Arithmetic {
     pub(super) fn round(self, value: f64) -> f64 {
         match self {
             Self::F64 => value,
-            Self::F32 => F32.round(value),
+            Self::F32 => f64::from(value as f32),
         }
     }
 }
