@@ -21,12 +21,14 @@ struct WireFile {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
-    /// Row id; a trailing `*` stands for any ending.
+    /// Row id; `*` stands for any text, `{a,b}` for either.
     pub check: String,
     /// Backend it holds on, `cpu`.
     pub backend: String,
     /// MLX version it holds for.
     pub mlx: String,
+    /// The kind of fault: `accumulator width`, `special values`, `NaN policy`, `integer semantics` …
+    pub kind: String,
     /// Why the check must fail.
     pub reason: String,
     /// Where it is filed: `mlx#4274`, `mlx-lm PR#1903`.
@@ -35,14 +37,30 @@ pub struct Expectation {
 
 impl Expectation {
     fn covers(&self, id: &str) -> bool {
-        match self.check.strip_suffix('*') {
-            Some(start) => id.starts_with(start),
-            None => self.check == id,
-        }
+        fits(&self.check, id)
     }
 
     fn applies(&self, here: &Fingerprint) -> bool {
         self.backend == here.backend && self.mlx == here.mlx
+    }
+}
+
+/// Whether a pattern of `*` and `{a,b}` fits the whole text.
+fn fits(pattern: &str, text: &str) -> bool {
+    if let Some((start, rest)) = pattern.split_once('{')
+        && !start.contains('*')
+        && let Some((choices, end)) = rest.split_once('}')
+    {
+        let rest = text.strip_prefix(start);
+        let one = |choice: &str| rest.is_some_and(|rest| fits(&format!("{choice}{end}"), rest));
+        return choices.split(',').any(one);
+    }
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, end)) => text.strip_prefix(start).is_some_and(|rest| {
+            let mut tails = rest.char_indices().map(|(at, _)| &rest[at..]);
+            tails.any(|tail| fits(end, tail)) || fits(end, "")
+        }),
     }
 }
 
@@ -80,6 +98,7 @@ impl Expectations {
         row.outcome = match row.outcome {
             Outcome::Differ => Outcome::ExpectedFailure {
                 reason: entry.reason.clone(),
+                fault: entry.kind.clone(),
                 upstream: entry.upstream.clone(),
             },
             Outcome::Held => Outcome::UnexpectedPass { reason: entry.reason.clone() },
@@ -101,6 +120,7 @@ mod tests {
         check = "ops/argmax/*"
         backend = "cpu"
         mlx = "0.32.2"
+        kind = "NaN policy"
         reason = "NaN is skipped"
         upstream = "mlx#4274"
     "#;
@@ -133,6 +153,8 @@ mod tests {
             oracle: String::new(),
             outcome,
             report: None,
+            tolerance: None,
+            convention: None,
             notes: vec![],
             elapsed_ms: 0.0,
             engine_ms: 0.0,
@@ -148,6 +170,18 @@ mod tests {
         assert!(matches!(pass.outcome, Outcome::UnexpectedPass { .. }) && pass.failed());
         let other = expectations.judge(row("ops/argmin/nan", Outcome::Differ));
         assert_eq!(other.outcome, Outcome::Differ);
+    }
+
+    #[rstest::rstest]
+    #[case("ops/sum/*", "ops/sum/f16/ones", true)]
+    #[case("ops/*/{f16,bf16}/ones", "ops/sum/bf16/ones", true)]
+    #[case("ops/*/{f16,bf16}/ones", "ops/sum/f32/ones", false)]
+    #[case("ops/{sum,mean}/*/ones", "ops/mean/x/f16/ones", true)]
+    #[case("ops/sum/*/ones", "ops/sum/f16/ones/more", false)]
+    #[case("ops/sum", "ops/sum", true)]
+    #[case("ops/sum", "ops/summary", false)]
+    fn patterns_fit_whole_ids(#[case] pattern: &str, #[case] id: &str, #[case] wanted: bool) {
+        assert_eq!(fits(pattern, id), wanted);
     }
 
     #[test]

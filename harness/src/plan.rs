@@ -11,6 +11,7 @@ use crate::{
     fingerprint::Fingerprint,
     golden::{Golden, GoldenError, Store},
     model::{ModelEntry, Registry},
+    ops::{Bound, Call, Tolerances},
     oracle::{FreezeError, Launch, Oracle, OracleError, freeze},
     root::Root,
     row::{NotRunKind, Outcome, Row},
@@ -46,6 +47,7 @@ pub struct Planner<'a> {
     live: Store,
     digests: HashMap<PathBuf, Result<ModelDigests, String>>,
     oracles: HashMap<String, Result<Oracle, String>>,
+    tolerances: Option<Result<Tolerances, String>>,
 }
 
 impl<'a> Planner<'a> {
@@ -65,6 +67,7 @@ impl<'a> Planner<'a> {
             live: Store::new(&root.live(), here),
             digests: HashMap::new(),
             oracles: HashMap::new(),
+            tolerances: None,
         }
     }
 
@@ -95,12 +98,28 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn plan_op(&self, case: Case) -> Planned {
-        let (subject, dtype) = match &case.kind {
-            Kind::Op(op) => (op.op.clone(), op.dtype.name().to_owned()),
+    fn plan_op(&mut self, case: Case) -> Planned {
+        let (subject, dtype, calls) = match &case.kind {
+            Kind::Op(op) => (op.op.clone(), op.dtype.name().to_owned(), op.calls()),
             Kind::Replay(_) => Default::default(),
         };
-        Planned::Job(Box::new(self.job(case, subject, dtype, None)))
+        let bounds = self.bounds(&calls);
+        let mut job = self.job(case, subject, dtype, None);
+        match bounds {
+            Ok(bounds) => {
+                job.bounds = bounds;
+                Planned::Job(Box::new(job))
+            }
+            Err(message) => left_out(&job, NotRunKind::GoldenUnfit, &message),
+        }
+    }
+
+    fn bounds(&mut self, calls: &[Call]) -> Result<Vec<Bound>, String> {
+        let (file, backend) = (self.root.tolerances_file(), &self.here.backend);
+        let load = || Tolerances::load(&file, backend).map_err(|error| error.to_string());
+        let table = self.tolerances.get_or_insert_with(load).as_ref().map_err(Clone::clone)?;
+        let bound = |call| table.bound(call).map_err(|error| error.to_string());
+        calls.iter().map(bound).collect()
     }
 
     fn golden(
@@ -173,15 +192,9 @@ impl<'a> Planner<'a> {
             .clone()
     }
 
-    fn job(
-        &self,
-        case: Case,
-        subject: String,
-        dtype: String,
-        files: Option<ReplayFiles>,
-    ) -> Job {
+    fn job(&self, case: Case, subject: String, dtype: String, files: Option<ReplayFiles>) -> Job {
         let fault = self.options.fault.clone();
-        Job { case, subject, dtype, files, notes: Vec::new(), fault }
+        Job { case, subject, dtype, files, bounds: Vec::new(), notes: Vec::new(), fault }
     }
 }
 

@@ -46,6 +46,11 @@ impl Root {
         self.0.join("goldens/expectations.toml")
     }
 
+    /// `goldens/tolerances.toml`.
+    pub fn tolerances_file(&self) -> PathBuf {
+        self.0.join("goldens/tolerances.toml")
+    }
+
     /// Committed goldens.
     pub fn frozen(&self) -> PathBuf {
         self.0.join("goldens/frozen")

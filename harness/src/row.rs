@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::compare::BitReport;
+use crate::compare::{BitReport, ToleranceReport};
 
 /// Version of the row format; a reader refuses any other.
 pub const ROW_SCHEMA: u32 = 1;
@@ -111,6 +111,8 @@ pub enum Outcome {
     ExpectedFailure {
         /// The reason on file.
         reason: String,
+        /// The kind of fault: `accumulator width`, `NaN policy` …
+        fault: String,
         /// Upstream reference (issue, pull request).
         upstream: String,
     },
@@ -144,6 +146,12 @@ pub struct Row {
     /// The comparison, where one was made and bits differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<BitReport>,
+    /// The values against a float64 reference and their bound, for ops.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<ToleranceReport>,
+    /// The known wrong convention that the answer follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub convention: Option<String>,
     /// Remarks for people: which golden answered, which fault was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

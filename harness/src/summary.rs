@@ -1,6 +1,9 @@
 //! Counts over rows, as tables and summary lines show them.
 
-use crate::row::{Outcome, Row, Tier};
+use crate::{
+    compare::ToleranceReport,
+    row::{Outcome, Row, Tier},
+};
 
 /// Rows of one subject in one format.
 #[derive(Debug, Clone, Default)]
@@ -79,9 +82,9 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
 fn worst<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<String> {
     let row = rows.max_by_key(|row| gravity(row))?;
     Some(match &row.outcome {
-        Outcome::Held => "bit-exact".to_owned(),
-        Outcome::ExpectedFailure { upstream, .. } => {
-            format!("{}  (expected: {upstream})", deviation(row))
+        Outcome::Held => row.tolerance.as_ref().map_or("bit-exact".to_owned(), within),
+        Outcome::ExpectedFailure { upstream, fault, .. } => {
+            format!("{}  (expected: {fault}, {upstream})", deviation(row))
         }
         Outcome::Differ => format!("{} at {}", deviation(row), short(row)),
         Outcome::UnexpectedPass { .. } => format!("passed against expectation: {}", short(row)),
@@ -91,10 +94,24 @@ fn worst<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<String> {
     })
 }
 
+/// `0.62 of 4 ulp`, or `exact`.
+fn within(report: &ToleranceReport) -> String {
+    if report.minimum == 0.0 {
+        return "exact".to_owned();
+    }
+    format!("{:.2} of {} ulp", report.minimum, report.tolerance)
+}
+
+/// Kind of outcome, then how far off, in thousandths of a unit for ops.
 fn gravity(row: &Row) -> (u8, u64) {
-    let ulp = row.report.as_ref().and_then(|report| report.max_ulp).unwrap_or(0);
+    let units = row.tolerance.as_ref().map(|report| match report.apart {
+        0 => (report.minimum * 1e3) as u64,
+        _ => u64::MAX,
+    });
+    let bits = row.report.as_ref().and_then(|report| report.max_ulp);
+    let ulp = units.or(bits).unwrap_or(0);
     match row.outcome {
-        Outcome::Held => (0, 0),
+        Outcome::Held => (0, ulp),
         Outcome::NotRun { .. } => (1, 0),
         Outcome::ExpectedFailure { .. } => (2, ulp),
         Outcome::UnexpectedPass { .. } => (3, 0),
@@ -105,6 +122,12 @@ fn gravity(row: &Row) -> (u8, u64) {
 }
 
 fn deviation(row: &Row) -> String {
+    if let Some(report) = row.tolerance.as_ref().filter(|report| !report.held) {
+        return match report.apart {
+            0 => format!("{:.1} of {} ulp", report.minimum, report.tolerance),
+            apart => format!("{apart} of another class"),
+        };
+    }
     match row.report.as_ref().and_then(|report| report.max_ulp) {
         Some(ulp) => format!("{ulp} ulp"),
         None => "differs".to_owned(),

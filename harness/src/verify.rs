@@ -13,11 +13,12 @@ use crate::{
     fingerprint::Fingerprint,
     golden::Golden,
     model::Registry,
+    ops::{Need, Tolerances},
     plan::{PlanOptions, Planned, Planner},
     record::{RUN_SCHEMA, Record, RecordError, RunInfo},
     report::{self, Context},
     root::Root,
-    row::Row,
+    row::{Outcome, Row, Tier},
     worker::{self, Job, PoolOptions, WorkerError},
 };
 
@@ -100,6 +101,7 @@ pub fn verify(
     let here = worker::probe(&options.program)?;
     let every_check: Vec<_> = all.iter().flat_map(Case::checks).collect();
     let expectations = Expectations::load(&root.expectations_file(), &here, &every_check)?;
+    let tolerances = tolerances(root, &here, &all)?;
     let selected = options.filter.select(all);
     let checks: Vec<_> = selected.iter().flat_map(Case::checks).collect();
     let mut record = open_record(root, options, &here, &selected, checks.clone())?;
@@ -125,10 +127,42 @@ pub fn verify(
     failed.map_or(Ok(()), Err)?;
 
     context.seconds = started.elapsed().as_secs_f64();
-    let exit = ExitCode::of_rows(record.rows());
+    context.complaints = tolerances
+        .map_or_else(Vec::new, |(table, cases)| table.idle(&cases, &|id| need(record.rows(), id)));
+    let exit = match ExitCode::of_rows(record.rows()) {
+        ExitCode::Held if !context.complaints.is_empty() => ExitCode::Mismatch,
+        exit => exit,
+    };
     record.finish(exit.code(), context.seconds)?;
     write_reports(&record, &context)?;
     Ok(Verified { rows: record.rows().to_vec(), context, exit })
+}
+
+/// The table of tolerances with the cases it is for; none where there are no ops.
+fn tolerances(
+    root: &Root,
+    here: &Fingerprint,
+    all: &[Case],
+) -> Result<Option<(Tolerances, Vec<Case>)>, CaseError> {
+    let ops: Vec<_> = all.iter().filter(|case| case.tier == Tier::Ops).cloned().collect();
+    if ops.is_empty() {
+        return Ok(None);
+    }
+    let table = Tolerances::load(&root.tolerances_file(), &here.backend)?;
+    table.check_used(&ops)?;
+    Ok(Some((table, ops)))
+}
+
+/// What a check needed of its bound.
+fn need(rows: &[Row], id: &str) -> Need {
+    match rows.iter().find(|row| row.id == id) {
+        None => Need::Unknown,
+        Some(row) if !row.ran() => Need::Unknown,
+        Some(Row { outcome: Outcome::Held, tolerance: Some(report), .. }) => {
+            Need::Units(report.minimum)
+        }
+        Some(_) => Need::Other,
+    }
 }
 
 fn open_record(
@@ -184,6 +218,7 @@ fn context(
         oracle: if oracles.is_empty() { "none".to_owned() } else { oracles.join(", ") },
         workers: options.workers,
         seconds: 0.0,
+        complaints: Vec::new(),
         record: root.relative(record),
         command: options.command.join(" "),
     }

@@ -1,6 +1,6 @@
 //! Choosing cases by id, tier and shard.
 
-use super::Case;
+use super::{Case, Kind};
 use crate::row::Tier;
 
 /// A selection of cases. Empty fields select everything.
@@ -10,6 +10,10 @@ pub struct Filter {
     pub ids: Vec<String>,
     /// Tiers.
     pub tiers: Vec<Tier>,
+    /// Of the ops, only the cases marked quick; other tiers are left as they are.
+    pub quick: bool,
+    /// The cases marked large too.
+    pub large: bool,
     /// `(i, n)`: every n-th case starting with the i-th, counted from 1.
     pub shard: Option<(usize, usize)>,
 }
@@ -31,7 +35,12 @@ impl Filter {
             || self.ids.iter().any(|part| {
                 case.id.contains(part.as_str()) || part.starts_with(&format!("{}/", case.id))
             });
-        tier && id
+        tier && id && self.fits_size(case)
+    }
+
+    fn fits_size(&self, case: &Case) -> bool {
+        let Kind::Op(op) = &case.kind else { return true };
+        (op.quick || !self.quick) && (self.large || !op.large)
     }
 }
 

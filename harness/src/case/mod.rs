@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::toml_dir::read as read_toml;
 pub use self::{
     file::load_all,
     filter::{Filter, parse_shard},

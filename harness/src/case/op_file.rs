@@ -34,6 +34,9 @@ struct WireOp {
     /// Part of `verify --quick`.
     #[serde(default)]
     quick: bool,
+    /// Only with `verify --large`.
+    #[serde(default)]
+    large: bool,
     why: String,
 }
 
@@ -81,6 +84,7 @@ fn case(op: Op, dtype: Dtype, wire: &WireOp) -> Case {
             grid: wire.grid.clone(),
             views: wire.views,
             quick: wire.quick,
+            large: wire.large,
         }),
     }
 }

@@ -28,8 +28,8 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>, CaseError> {
 
 /// One file; an unknown key is an error that names file and line.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, CaseError> {
-    let text = fs::read_to_string(path)
-        .map_err(|source| CaseError::Read { path: path.into(), source })?;
+    let text =
+        fs::read_to_string(path).map_err(|source| CaseError::Read { path: path.into(), source })?;
     toml::from_str(&text).map_err(|error| CaseError::parse(path, &error))
 }
 

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "engine")]
 pub mod l1;
+#[cfg(feature = "engine")]
+pub mod ops;
 
 use crate::{
     row::{Outcome, ROW_SCHEMA, Row},
@@ -22,6 +24,8 @@ pub fn row(job: &Job, id: String, outcome: Outcome) -> Row {
         oracle: job.case.oracle().to_owned(),
         outcome,
         report: None,
+        tolerance: None,
+        convention: None,
         notes,
         elapsed_ms: 0.0,
         engine_ms: 0.0,

@@ -22,6 +22,12 @@ pub struct Args {
     /// Only these tiers: ops, l1, l2, l3, vjp, meta
     #[arg(long, value_delimiter = ',')]
     pub tier: Vec<Tier>,
+    /// Of the ops, only the quick cases
+    #[arg(long)]
+    pub quick: bool,
+    /// The cases of 2^31 elements and more too, which need tens of gigabytes of memory
+    #[arg(long)]
+    pub large: bool,
     /// Ask the oracles anew on this machine and compare with that, and that with the committed goldens
     #[arg(long)]
     pub live: bool,
@@ -67,7 +73,13 @@ pub fn run(common: &Common, args: &Args) -> Result {
         return Err(Failure::usage("--jobs 0: wanted at least one worker"));
     }
     let options = Options {
-        filter: Filter { ids: args.filter.clone(), tiers: args.tier.clone(), shard: args.shard },
+        filter: Filter {
+            ids: args.filter.clone(),
+            tiers: args.tier.clone(),
+            quick: args.quick,
+            large: args.large,
+            shard: args.shard,
+        },
         live: args.live,
         resume: args.resume,
         workers,
@@ -82,7 +94,8 @@ pub fn run(common: &Common, args: &Args) -> Result {
         verify(&root, &options, &mut screen).map_err(|error| Failure::new(error.exit(), error))?;
     screen.bar.finish_and_clear();
     if args.format == Format::Human {
-        let mut parts = vec![report::table(&done.rows), report::failures(&done.rows)];
+        let mut parts = vec![report::table(&done.rows), report::expected(&done.rows)];
+        parts.push(report::failures(&done.rows));
         parts.push(report::tally(&done.rows, &done.context));
         parts.retain(|part| !part.is_empty());
         say(format_args!("{}", parts.join("\n\n")));

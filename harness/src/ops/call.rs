@@ -87,6 +87,8 @@ pub struct OpCase {
     pub views: bool,
     /// Part of `verify --quick`.
     pub quick: bool,
+    /// Only with `verify --large`: tensors of 2^31 elements or more.
+    pub large: bool,
 }
 
 impl OpCase {

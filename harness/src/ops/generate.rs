@@ -196,8 +196,8 @@ impl Source {
             .map(|i| {
                 let (row, at) = (i / width, i % width);
                 match generator {
-                    Generator::Edges => edges[(i + row) % edges.len()],
-                    Generator::FiniteEdges => finite[(i + row) % finite.len()],
+                    Generator::Edges => edges[(i + 4 * row) % edges.len()],
+                    Generator::FiniteEdges => finite[(i + 4 * row) % finite.len()],
                     Generator::OffsetMean => {
                         let mean = if numbers.format == F32 { 1e6 } else { 1e3 };
                         mean + 20.0 * self.uniform() - 10.0
@@ -238,7 +238,7 @@ impl Source {
             .map(|i| {
                 let value = match generator {
                     Generator::Edges | Generator::FiniteEdges => {
-                        edges[(i + i / width) % edges.len()]
+                        edges[(i + 4 * (i / width)) % edges.len()]
                     }
                     _ => {
                         self.common(generator, i).unwrap_or_else(|| self.below(201) as f64 - 100.0)

@@ -4,12 +4,24 @@
 //! The op table is `mlx_parity_oracles::ops::OPS`; nothing here lists ops again.
 
 mod call;
+mod fake;
 mod generate;
+mod judge;
+mod mutant;
+mod subject;
 mod suite;
 mod suites;
+mod tolerances;
 
+#[cfg(feature = "engine")]
+pub use self::subject::Mlx;
 pub use self::{
     call::{Argument, ArgumentError, Call, Grid, OpCase},
+    fake::Fake,
     generate::{Generator, Source},
+    judge::{Verdict, judge},
+    mutant::Mutant,
+    subject::{Reply, Subject},
     suite::{LayoutRule, Suite, SuiteError, suite},
+    tolerances::{Bound, Need, Tolerances},
 };

@@ -5,6 +5,7 @@ use mlx_parity_oracles::{Answer, Convention, OracleError, ops::Op};
 use mlx_parity_tensor::{Dtype, HostTensor, TensorError};
 
 use super::{ArgumentError, Call, Source, suites};
+use crate::compare::error::LengthMismatch;
 
 /// How the answer on operands in another layout relates to that on contiguous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +55,8 @@ pub trait Suite: Sync {
     ) -> Result<Vec<mlx_parity_engine::Array>, SuiteError>;
 }
 
-/// The suite of an op; `None` while it has none, which the coverage test reports.
-pub fn suite(op: Op) -> Option<&'static dyn Suite> {
+/// The suite of an op.
+pub fn suite(op: Op) -> &'static dyn Suite {
     suites::suite(op)
 }
 
@@ -76,6 +77,9 @@ pub enum SuiteError {
     #[cfg(feature = "engine")]
     #[error(transparent)]
     Engine(#[from] mlx_parity_engine::EngineError),
+    /// An output and a reference of different lengths.
+    #[error(transparent)]
+    Length(#[from] LengthMismatch),
     /// A dtype or generator that the op does not have.
     #[error("{op}: {what}")]
     Unsupported {

@@ -2,7 +2,8 @@
 
 use super::{Context, columns, thousands};
 use crate::{
-    row::{NotRunKind, Outcome, Row},
+    compare::{ToleranceReport, tolerance::WorstElement},
+    row::{NotRunKind, Outcome, Row, Tier},
     summary::{Counts, Group, groups},
 };
 
@@ -81,16 +82,67 @@ pub fn failure(row: &Row) -> String {
         )),
         Outcome::Differ | Outcome::Held | Outcome::ExpectedFailure { .. } => {}
     }
+    if let Some(report) = row.tolerance.as_ref().filter(|report| !report.held) {
+        lines.extend(over(report));
+    }
     if let Some(report) = &row.report {
         lines.push(report.named(tensor_name(row)).to_string());
+    }
+    if let Some(convention) = &row.convention {
+        lines.push(format!("follows  the convention {convention}"));
     }
     lines.extend(row.notes.iter().map(|note| format!("note     {note}")));
     lines.push(format!("replay   mlx-parity case {} --explain", row.id));
     lines.join("\n").replace('\n', "\n  ")
 }
 
+/// Values out of their bound: the worst one, how many, and the bound that would let them pass.
+fn over(report: &ToleranceReport) -> Vec<String> {
+    let ToleranceReport { tolerance, elements, over, apart, minimum, worst, .. } = report;
+    let mut lines = Vec::new();
+    if let Some(WorstElement { coords, got, want, reference, units, .. }) = worst {
+        let units = units.map_or("another class".to_owned(), |units| format!("{units:.2} ulp"));
+        lines.push(format!(
+            "value{coords:?}   got {got}   want {want}   reference {reference}   {units}"
+        ));
+    }
+    let apart = if *apart > 0 { format!(" · {apart} of another class") } else { String::new() };
+    lines.push(format!(
+        "over {over} of {elements}{apart} · bound {tolerance} ulp · {minimum:.3} would let the rest pass"
+    ));
+    lines
+}
+
 fn tensor_name(row: &Row) -> &'static str {
-    if row.id.ends_with("/tokenize") { "ids" } else { "logits" }
+    match row.tier {
+        Tier::Ops => "value",
+        _ if row.id.ends_with("/tokenize") => "ids",
+        _ => "logits",
+    }
+}
+
+/// Failures that are on file, one line for each fault: its kind, where it is filed, the checks.
+pub fn expected(rows: &[Row]) -> String {
+    let mut faults: Vec<(Vec<String>, usize)> = Vec::new();
+    for row in rows {
+        let Outcome::ExpectedFailure { reason, fault, upstream } = &row.outcome else { continue };
+        let what = format!("{} {}", row.subject, row.dtype);
+        let line = vec![what, fault.clone(), upstream.clone(), reason.clone()];
+        match faults.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, count)) => *count += 1,
+            None => faults.push((line, 1)),
+        }
+    }
+    if faults.is_empty() {
+        return String::new();
+    }
+    let heads = ["expected failures", "checks", "kind", "upstream", "reason"];
+    let mut cells = vec![heads.map(str::to_owned).to_vec()];
+    cells.extend(faults.into_iter().map(|(mut line, count)| {
+        line.insert(1, thousands(count));
+        line
+    }));
+    columns(&cells, &[1]).join("\n")
 }
 
 /// The closing lines: counts, times, where the record is.
@@ -111,6 +163,9 @@ pub fn tally(rows: &[Row], context: &Context) -> String {
     let mut text = format!("{total}    {times}");
     for reason in left_out(rows) {
         text.push_str(&format!("\nnot run  {reason}"));
+    }
+    for complaint in &context.complaints {
+        text.push_str(&format!("\nFAIL     {complaint}"));
     }
     text.push_str(&format!("\nrecord   {}", context.record));
     text

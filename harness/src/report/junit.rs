@@ -39,7 +39,7 @@ fn status(row: &Row) -> TestCaseStatus {
             status.set_message(message.as_str());
             status
         }
-        Outcome::ExpectedFailure { reason, upstream } => {
+        Outcome::ExpectedFailure { reason, upstream, .. } => {
             let mut status = TestCaseStatus::skipped();
             status.set_message(format!("expected failure: {reason} ({upstream})"));
             status

@@ -7,7 +7,7 @@ mod markdown;
 use std::fmt::Write as _;
 
 pub use self::{
-    human::{failure, failures, header, table, tally},
+    human::{expected, failure, failures, header, table, tally},
     junit::junit,
     markdown::markdown,
 };
@@ -24,6 +24,8 @@ pub struct Context {
     pub workers: usize,
     /// Wall time in seconds.
     pub seconds: f64,
+    /// What is out of date in the tables of tolerances.
+    pub complaints: Vec<String>,
     /// Where the run is recorded, as seen from the project.
     pub record: String,
     /// The command that made the report.

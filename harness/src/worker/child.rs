@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, Write as _};
 
 use super::{Command, Job, Message};
-use crate::{check, fingerprint::Fingerprint};
+use crate::{case::Kind, check, fingerprint::Fingerprint};
 
 /// Serves jobs until stdin ends.
 pub fn serve() -> anyhow::Result<()> {
@@ -28,7 +28,11 @@ pub fn serve() -> anyhow::Result<()> {
 
 fn run(job: &Job) -> anyhow::Result<()> {
     let mut failed = None;
-    check::l1::run(job, &mut |row| {
+    let check = match job.case.kind {
+        Kind::Replay(_) => check::l1::run,
+        Kind::Op(_) => check::ops::run,
+    };
+    check(job, &mut |row| {
         if let Err(error) = say(&Message::Row(Box::new(row))) {
             failed = Some(error);
         }

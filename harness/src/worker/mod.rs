@@ -17,7 +17,7 @@ pub use self::{
     pool::{PoolOptions, run},
     process::{Ended, Worker, WorkerError, probe},
 };
-use crate::{case::Case, fingerprint::Fingerprint, row::Row};
+use crate::{case::Case, fingerprint::Fingerprint, ops::Bound, row::Row};
 
 /// One case, with all a worker needs to run it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct Job {
     pub dtype: String,
     /// Files of a replay; ops need none.
     pub files: Option<ReplayFiles>,
+    /// Bounds of an op's calls, in order.
+    #[serde(default)]
+    pub bounds: Vec<Bound>,
     /// Remarks that go into every row.
     pub notes: Vec<String>,
     /// A deliberate fault of the engine, for tests of the harness.
