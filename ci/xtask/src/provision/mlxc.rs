@@ -19,12 +19,16 @@ const FORMAT_SHIM: &str = "ci/native/format.h";
 /// Accessors that mlx-c leaves out on x86-64.
 const HALF: &str = "ci/native/half.cpp";
 
+/// How every source is compiled.
+const FLAGS: [&str; 3] = ["-std=c++20", "-O2", "-fPIC"];
+
 /// The step; its output is the archive.
 pub fn step(session: &Session, venv: &Step) -> Result<Step> {
     let layout = session.layout;
     let inputs = Inputs::default()
         .step(venv)
         .text("mlx-sys", &cargo::locked(layout, "mlx-sys")?)
+        .text("flags", &FLAGS.join(" "))
         .file(&layout.join(FORMAT_SHIM))?
         .file(&layout.join(HALF))?;
     Ok(Step::new(&layout.mlx(), "mlx-c", inputs, vec![layout.lib().join("libmlxc.a")]))
@@ -84,8 +88,7 @@ impl Compile<'_> {
         }
         let part = object.with_extension("part");
         let mut cxx = self.session.command(self.cxx)?;
-        cxx.args(["-std=c++20", "-O2", "-fPIC", "-c", "-include"]);
-        cxx.arg(self.session.layout.join(FORMAT_SHIM));
+        cxx.args(FLAGS).args(["-c", "-include"]).arg(self.session.layout.join(FORMAT_SHIM));
         cxx.arg("-I").arg(&self.mlx_c).arg("-isystem").arg(&self.mlx);
         cxx.arg(source).arg("-o").arg(&part);
         process::capture(&mut cxx, &format!("compiling {}", source.display()))?;
