@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 
 use half::{bf16, f16};
-use mlx_parity_tensor::{Dtype, HostTensor, TensorView};
+use mlx_parity_tensor::{Dtype, HostTensor, Layout, TensorView};
 use mlx_rs::{Array, ArrayElement, Dtype as MlxDtype};
 
 use crate::error::{EngineError, no_such_dtype, op};
-use crate::ops;
+use crate::ops::{self, SliceAxis, refused};
 
 const _: () = assert!(cfg!(target_endian = "little"), "host tensors are little-endian");
 
@@ -89,6 +89,52 @@ pub fn from_view(view: &TensorView<'_>) -> Result<Array, EngineError> {
     // SAFETY: the same allocation, viewed as the bytes just written.
     let copy = unsafe { std::slice::from_raw_parts(aligned.as_ptr().cast(), bytes.len()) };
     Ok(copy_in(copy, &shape, dtype))
+}
+
+/// Copies a host tensor into an MLX array that holds [`Layout::logical`] of it in the given layout,
+/// and evaluates it: a view with exactly that layout's strides, not a copy.
+///
+/// # Errors
+/// [`EngineError::Op`] where the layout does not exist for the tensor's shape or MLX throws; otherwise
+/// as [`from_host`].
+pub fn from_host_as(tensor: &HostTensor, layout: Layout) -> Result<Array, EngineError> {
+    let Some(buffer) = layout.buffer(tensor) else {
+        let found = format!("shape {:?}", tensor.shape());
+        return Err(refused("from_host_as", found, format!("one that can be {layout}")));
+    };
+    let stored = from_host(&buffer)?;
+    let view = match layout {
+        Layout::Contiguous => stored,
+        Layout::Transposed => ops::swap_axes(&stored, -1, -2)?,
+        Layout::Sliced => along_last(&stored, |n| SliceAxis { start: 0, stop: n, step: 2 })?,
+        Layout::Reversed => {
+            along_last(&stored, |n| SliceAxis { start: n - 1, stop: -1, step: -1 })?
+        }
+        Layout::Broadcast => ops::broadcast_to(&stored, &mlx_shape(tensor.shape())?)?,
+        Layout::AxisInserted => {
+            let mut axes = whole(&stored);
+            axes[1] = SliceAxis::full(1);
+            ops::squeeze(&ops::slice(&stored, &axes)?, 1)?
+        }
+        Layout::Offset => {
+            let tail = SliceAxis::range(Layout::OFFSET as i32, stored.dim(0));
+            ops::reshape(&ops::slice(&stored, &[tail])?, &mlx_shape(tensor.shape())?)?
+        }
+    };
+    ops::eval([&view])?;
+    Ok(view)
+}
+
+fn whole(a: &Array) -> Vec<SliceAxis> {
+    a.shape().iter().map(|&extent| SliceAxis::full(extent)).collect()
+}
+
+fn along_last(a: &Array, axis: impl FnOnce(i32) -> SliceAxis) -> Result<Array, EngineError> {
+    let mut axes = whole(a);
+    if let Some(last) = axes.last_mut() {
+        *last = axis(a.dim(-1));
+    }
+    ops::slice(a, &axes)
 }
 
 fn copy_in(bytes: &[u8], shape: &[i32], dtype: MlxDtype) -> Array {

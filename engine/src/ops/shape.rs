@@ -1,7 +1,7 @@
 //! Ops that move, cut and join values without computing on them.
 
 use mlx_rs::ops::indexing::{Ellipsis, TryIndexMutOp, TryIndexOp};
-use mlx_rs::{Array, Dtype};
+use mlx_rs::{Array, Axes, Dtype};
 
 use crate::error::{EngineError, op};
 
@@ -35,6 +35,54 @@ pub fn transpose(a: &Array, axes: &[i32]) -> Result<Array, EngineError> {
 /// [`EngineError::Op`] where MLX throws.
 pub fn expand_dims(a: &Array, axis: i32) -> Result<Array, EngineError> {
     op("expand_dims", a.expand_dims(axis))
+}
+
+/// `mx.squeeze` of one axis of extent 1.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for another extent.
+pub fn squeeze(a: &Array, axis: i32) -> Result<Array, EngineError> {
+    op("squeeze", a.squeeze_axes(&[axis]))
+}
+
+/// `mx.swapaxes`.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn swap_axes(a: &Array, one: i32, other: i32) -> Result<Array, EngineError> {
+    op("swapaxes", a.swap_axes(one, other))
+}
+
+/// `mx.broadcast_to`: a view with stride 0 along repeated axes.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for a shape that does not fit.
+pub fn broadcast_to(a: &Array, shape: &[i32]) -> Result<Array, EngineError> {
+    op("broadcast_to", mlx_rs::ops::broadcast_to(a, shape))
+}
+
+/// `mx.flip`: the given axes backwards.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn flip(a: &Array, axes: &[i32]) -> Result<Array, EngineError> {
+    op("flip", a.flip(Axes::Axes(axes.to_vec())))
+}
+
+/// `mx.stack` along a new axis.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for shapes that differ.
+pub fn stack(arrays: &[&Array], axis: i32) -> Result<Array, EngineError> {
+    op("stack", mlx_rs::ops::stack(arrays, axis))
+}
+
+/// `mx.pad` with zeros: (before, after) for each axis.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for another number of axes.
+pub fn pad(a: &Array, widths: &[(i32, i32)]) -> Result<Array, EngineError> {
+    op("pad", mlx_rs::ops::pad(a, widths, None, None))
 }
 
 /// `mx.concatenate`.

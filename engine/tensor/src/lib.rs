@@ -8,6 +8,7 @@ mod cast;
 mod dtype;
 mod error;
 mod host;
+mod layout;
 pub mod safetensors;
 mod view;
 
@@ -16,4 +17,5 @@ pub use cast::{bf16_to_f32, f8_e4m3_to_f64, f8_e5m2_to_f64, f8_e8m0_to_f64, f16_
 pub use dtype::{Dtype, UnknownDtype};
 pub use error::TensorError;
 pub use host::HostTensor;
+pub use layout::Layout;
 pub use view::TensorView;

@@ -1,0 +1,30 @@
+//! Order along an axis.
+
+use mlx_rs::Array;
+use mlx_rs::ops::indexing::topk_axis;
+
+use crate::error::{EngineError, op};
+
+/// `mx.sort` along one axis, ascending.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for an axis that does not exist.
+pub fn sort(a: &Array, axis: i32) -> Result<Array, EngineError> {
+    op("sort", mlx_rs::ops::sort_axis(a, axis))
+}
+
+/// `mx.argsort` along one axis: u32 positions that sort it.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for an axis that does not exist.
+pub fn argsort(a: &Array, axis: i32) -> Result<Array, EngineError> {
+    op("argsort", mlx_rs::ops::argsort_axis(a, axis))
+}
+
+/// `mx.topk`: the `k` largest along one axis, in no stated order.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for a `k` above the axis's extent.
+pub fn topk(a: &Array, k: i32, axis: i32) -> Result<Array, EngineError> {
+    op("topk", topk_axis(a, k, axis))
+}
