@@ -22,7 +22,11 @@ struct WireFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct WireOp {
-    op: String,
+    /// An op of the table, or several that share everything else.
+    #[serde(default)]
+    op: Option<String>,
+    #[serde(default)]
+    ops: Vec<String>,
     name: String,
     dtypes: Vec<Dtype>,
     generators: Vec<Generator>,
@@ -54,12 +58,12 @@ fn validate(path: &Path, wire: &WireOp) -> Result<Vec<Case>, CaseError> {
     toml_dir::check_name(path, &wire.name)?;
     let invalid = |message: String| CaseError::Invalid {
         path: path.into(),
-        name: format!("{}/{}", wire.op, wire.name),
+        name: wire.name.clone(),
         message,
     };
-    let op = Op::parse(&wire.op)
-        .ok_or_else(|| invalid(format!("`{}` is not an op of the table", wire.op)))?;
+    let names: Vec<_> = wire.op.iter().chain(&wire.ops).collect();
     for (what, empty) in [
+        ("op", names.is_empty()),
         ("dtypes", wire.dtypes.is_empty()),
         ("generators", wire.generators.is_empty()),
         ("grid", wire.grid.iter().all(|grid| grid.calls().next().is_none())),
@@ -69,7 +73,12 @@ fn validate(path: &Path, wire: &WireOp) -> Result<Vec<Case>, CaseError> {
             return Err(invalid(format!("`{what}` is empty")));
         }
     }
-    Ok(wire.dtypes.iter().map(|dtype| case(op, *dtype, wire)).collect())
+    let op = |name: &String| {
+        Op::parse(name).ok_or_else(|| invalid(format!("`{name}` is not an op of the table")))
+    };
+    let ops = names.into_iter().map(op).collect::<Result<Vec<_>, _>>()?;
+    let pairs = ops.iter().flat_map(|op| wire.dtypes.iter().map(move |dtype| (*op, *dtype)));
+    Ok(pairs.map(|(op, dtype)| case(op, dtype, wire)).collect())
 }
 
 fn case(op: Op, dtype: Dtype, wire: &WireOp) -> Case {

@@ -3,7 +3,7 @@
 use mlx_parity_oracles::{Convention, format, ops::Op};
 use mlx_parity_tensor::{Dtype, HostTensor};
 
-use super::{Argument, Call, SuiteError, fake::rounded, suite};
+use super::{Argument, Call, Source, SuiteError, fake::rounded, suite};
 
 /// A deliberate fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,9 +116,7 @@ impl Mutant {
             Self::HalfAccumulator => half_sums(call, operands),
             Self::UnsortedNan => nan_left_in_place(operands).map(Some),
             Self::SwappedGelu => answered(&Call { op: Op::GeluTanh, ..call.clone() }, operands),
-            Self::WindowOffByOne => with_argument(call, operands, "window", |argument| {
-                if let Argument::Int(n) = argument { Argument::Int(n + 1) } else { argument }
-            }),
+            Self::WindowOffByOne => wider_window(call, operands),
             Self::RopePairing => with_argument(call, operands, "traditional", |argument| {
                 if let Argument::Bool(b) = argument { Argument::Bool(!b) } else { argument }
             }),
@@ -149,6 +147,18 @@ fn with_argument(
     let Some(argument) = call.arguments.remove(name) else { return Ok(None) };
     call.arguments.insert(name.to_owned(), change(argument));
     answered(&call, operands)
+}
+
+/// The boolean mask of the call with one key more in its window.
+fn wider_window(call: &Call, operands: &[HostTensor]) -> Wrong {
+    let mut wider = call.clone();
+    let Some(Argument::Int(window)) = call.arguments.get("window") else { return Ok(None) };
+    wider.arguments.insert("window".to_owned(), Argument::Int(window + 1));
+    let made = suite(call.op).operands(&wider, &mut Source::new(call.seed()))?;
+    let pairs = made.into_iter().zip(operands);
+    let masked =
+        pairs.map(|(made, own)| if made.dtype() == Dtype::Bool { made } else { own.clone() });
+    on_operands(call, masked.collect())
 }
 
 /// Answers as the suite itself answers under the convention.

@@ -1,13 +1,15 @@
 //! Reductions. Arguments: `shape`; `axis`, without which every axis is reduced; `keep-dims`; `ddof` of
 //! the variance.
 
+use std::slice;
+
 use mlx_parity_oracles::{
     Answer, Convention, Op, Tensor64,
     ops::{self, Axes},
 };
 use mlx_parity_tensor::HostTensor;
 
-use super::unsupported;
+use super::{heavy::condition::summed, unsupported};
 use crate::ops::{Call, LayoutRule, Source, Suite, SuiteError};
 
 /// The suite of sum, mean, var, max, min and logsumexp.
@@ -59,7 +61,8 @@ impl Suite for Reduce {
         use mlx_parity_engine::ops;
         let x = &operands[0];
         let axis = axis(call)?.map(|axis| axis as i32);
-        let axes = axis.as_ref().map(std::slice::from_ref);
+        let axes =
+            axis.as_ref().map_or(ops::Axes::All, |axis| ops::Axes::Of(slice::from_ref(axis)));
         let keep = call.bool_or("keep-dims", false)?;
         let answer = match call.op {
             Op::Sum => ops::sum(x, axes, keep),
@@ -81,9 +84,9 @@ fn axis(call: &Call) -> Result<Option<isize>, SuiteError> {
 
 fn reduced(call: &Call, x: &Tensor64, ddof: usize) -> Result<Answer, SuiteError> {
     let axis = axis(call)?;
-    let axes = axis.as_ref().map_or(Axes::All, |axis| Axes::Of(std::slice::from_ref(axis)));
+    let axes = axis.as_ref().map_or(Axes::All, |axis| Axes::Of(slice::from_ref(axis)));
     let keep = call.bool_or("keep-dims", false)?;
-    Ok(match call.op {
+    let answer = match call.op {
         Op::Sum => ops::sum(x, axes, keep),
         Op::Mean => ops::mean(x, axes, keep),
         Op::Var => ops::var(x, axes, keep, ddof),
@@ -91,5 +94,10 @@ fn reduced(call: &Call, x: &Tensor64, ddof: usize) -> Result<Answer, SuiteError>
         Op::Min => ops::min(x, axes, keep),
         Op::Logsumexp => ops::logsumexp(x, axes, keep),
         _ => return Err(unsupported(call, "not a reduction")),
-    }?)
+    }?;
+    if matches!(call.op, Op::Max | Op::Min) {
+        return Ok(answer);
+    }
+    let terms = x.len() / answer.value.len().max(1);
+    Ok(summed(answer, call.dtype, terms))
 }

@@ -3,9 +3,11 @@
 use mlx_parity_oracles::{
     Answer, Convention, Op, Tensor64,
     ops::{self, Scan},
+    tensor::resolve_axis,
 };
 use mlx_parity_tensor::HostTensor;
 
+use super::heavy::condition::summed;
 use crate::ops::{Call, LayoutRule, Source, Suite, SuiteError};
 
 /// The suite of cumsum and cummax.
@@ -67,8 +69,9 @@ fn scan(call: &Call) -> Result<Scan, SuiteError> {
 
 fn running(call: &Call, x: &Tensor64) -> Result<Answer, SuiteError> {
     let scan = scan(call)?;
-    Ok(match call.op {
-        Op::Cumsum => ops::cumsum(x, scan),
-        _ => ops::cummax(x, scan),
-    }?)
+    if call.op == Op::Cummax {
+        return Ok(ops::cummax(x, scan)?);
+    }
+    let terms = x.shape()[resolve_axis("cumsum", scan.axis, x.ndim())?];
+    Ok(summed(ops::cumsum(x, scan)?, call.dtype, terms))
 }

@@ -39,24 +39,18 @@ impl Suite for Slice {
         operands: &[mlx_parity_engine::Array],
     ) -> Result<Vec<mlx_parity_engine::Array>, SuiteError> {
         use mlx_parity_engine::ops;
-        let axes = axes(call)?;
-        let part = |part: fn(&SliceAxis) -> i64| -> Vec<i32> {
-            axes.iter().map(|axis| part(axis) as i32).collect()
-        };
-        let (start, step) = (part(|axis| axis.start), part(|axis| axis.step));
-        let stop: Vec<i32> =
-            axes.iter().zip(operands[0].shape()).map(|(axis, n)| stop(*axis, *n)).collect();
+        let axes: Vec<_> = axes(call)?.into_iter().map(engine_axis).collect();
         Ok(vec![match operands.get(1) {
-            None => ops::slice(&operands[0], &start, &stop, &step)?,
-            Some(update) => ops::slice_update(&operands[0], update, &start, &stop, &step)?,
+            None => ops::slice(&operands[0], &axes)?,
+            Some(update) => ops::slice_update(&operands[0], update, &axes)?,
         }])
     }
 }
 
-/// MLX reads a negative bound as counted from the end; before position 0 is one length further.
 #[cfg(feature = "engine")]
-fn stop(axis: SliceAxis, size: i32) -> i32 {
-    if axis.stop < 0 { -size - 1 } else { axis.stop as i32 }
+fn engine_axis(axis: SliceAxis) -> mlx_parity_engine::ops::SliceAxis {
+    let SliceAxis { start, stop, step } = axis;
+    mlx_parity_engine::ops::SliceAxis { start: start as i32, stop: stop as i32, step: step as i32 }
 }
 
 fn axes(call: &Call) -> Result<Vec<SliceAxis>, SuiteError> {

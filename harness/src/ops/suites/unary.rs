@@ -64,7 +64,7 @@ impl Suite for Unary {
             Op::Silu => ops::silu(x),
             Op::Gelu => ops::gelu(x),
             Op::GeluTanh => ops::gelu_approx(x),
-            Op::GeluFast => ops::gelu_fast(x),
+            Op::GeluFast => ops::gelu_fast_approx(x),
             Op::Relu2 => ops::relu2(x),
             Op::Softplus => ops::softplus(x),
             _ => return Err(unsupported(call, "not an op of one operand")),

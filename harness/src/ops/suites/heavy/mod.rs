@@ -1,7 +1,7 @@
 //! Products, quantization, norms, attention, convolution and losses: one file for each op.
 
 mod addmm;
-mod condition;
+pub(super) mod condition;
 mod conv1d;
 mod cross_entropy;
 mod dequantize;
