@@ -108,7 +108,9 @@ pub fn verify(
     let (jobs, not_run) = plan(root, &registry, &here, options, selected, record.rows());
     let mut context = context(root, options, &here, &jobs, record.dir());
     observer.planned(&context, checks.len());
-    record.rows().iter().for_each(|row| observer.row(row));
+    for row in record.rows() {
+        observer.row(row);
+    }
     let mut failed = None;
     let mut keep = |row: Row, observer: &mut dyn Observer| {
         let row = expectations.judge(row);
@@ -117,7 +119,9 @@ pub fn verify(
             failed.get_or_insert(error);
         }
     };
-    not_run.into_iter().for_each(|row| keep(row, observer));
+    for row in not_run {
+        keep(row, observer);
+    }
     let pool = PoolOptions {
         program: options.program.clone(),
         workers: options.workers,

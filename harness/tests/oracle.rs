@@ -1,4 +1,5 @@
 //! Oracles that die, babble, lie or hang: each gives one clear error and leaves nothing behind.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path, time::Duration};
 

@@ -59,7 +59,7 @@ impl Golden {
     /// Opens the golden in `dir`: reads the manifest and the header of the tensors.
     pub fn open(dir: &Path) -> Result<Self, GoldenError> {
         let manifest = read_manifest(&dir.join(MANIFEST))?;
-        let tensors = SafetensorsFile::open(&dir.join(TENSORS))?;
+        let tensors = SafetensorsFile::open(dir.join(TENSORS))?;
         Ok(Self { manifest, dir: dir.into(), tensors })
     }
 

@@ -160,15 +160,15 @@ pub fn tally(rows: &[Row], context: &Context) -> String {
     parts.push(format!("{} failed", thousands(counts.failed)));
     let total = format!("{} checks: {}", thousands(counts.checks), parts.join(" · "));
     let times = format!("{:.1} s (MLX {engine:.1} s)", context.seconds);
-    let mut text = format!("{total}    {times}");
+    let mut lines = vec![format!("{total}    {times}")];
     for reason in left_out(rows) {
-        text.push_str(&format!("\nnot run  {reason}"));
+        lines.push(format!("not run  {reason}");
     }
     for complaint in &context.complaints {
-        text.push_str(&format!("\nFAIL     {complaint}"));
+        lines.push(format!("FAIL     {complaint}");
     }
-    text.push_str(&format!("\nrecord   {}", context.record));
-    text
+    lines.push(format!("record   {}", context.record);
+    lines.join("\n")
 }
 
 /// Reasons of checks that did not run and fail nothing, each once.

@@ -1,5 +1,6 @@
 //! A project folder of its own for each test, and the binary run in it.
 #![allow(dead_code, reason = "each test binary uses a part of this")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     fs,
