@@ -162,12 +162,12 @@ pub fn tally(rows: &[Row], context: &Context) -> String {
     let times = format!("{:.1} s (MLX {engine:.1} s)", context.seconds);
     let mut lines = vec![format!("{total}    {times}")];
     for reason in left_out(rows) {
-        lines.push(format!("not run  {reason}");
+        lines.push(format!("not run  {reason}"));
     }
     for complaint in &context.complaints {
-        lines.push(format!("FAIL     {complaint}");
+        lines.push(format!("FAIL     {complaint}"));
     }
-    lines.push(format!("record   {}", context.record);
+    lines.push(format!("record   {}", context.record));
     lines.join("\n")
 }
 
