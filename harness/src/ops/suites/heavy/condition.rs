@@ -46,6 +46,15 @@ pub fn summed(answer: Answer, dtype: Dtype, terms: usize) -> Answer {
     in_float32(answer, dtype, (terms.max(1) as f64).sqrt(), |i, _| own[i])
 }
 
+/// Sums in the output's own dtype: each term is rounded three times before it is added (code times
+/// scale, plus bias, times x), and the sum once, half a unit each.
+pub fn summed_in_output(mut answer: Answer) -> Answer {
+    for condition in answer.condition.data_mut() {
+        *condition *= 2.0;
+    }
+    answer
+}
+
 /// |xᵢ| of each element.
 pub fn magnitudes(x: &Tensor64) -> Vec<f64> {
     x.data().iter().map(|v| v.abs()).collect()

@@ -8,7 +8,10 @@ use mlx_parity_engine::{Array, ops};
 use mlx_parity_oracles::{Answer, IntTensor, ops::CrossEntropy as Loss, ops::cross_entropy};
 use mlx_parity_tensor::HostTensor;
 
-use super::{condition::in_float32, operand};
+use super::{
+    condition::{float32_share, in_float32},
+    operand,
+};
 use crate::ops::{Call, Source, Suite, SuiteError};
 
 /// The suite.
@@ -44,9 +47,12 @@ impl Suite for CrossEntropy {
         let loss = Loss { label_smoothing, ignore_index: Some(IGNORED) };
         let answer = cross_entropy(&operand::wide(&operands[0]), &targets(operands)?, loss)?;
         // Logarithm, score and mean are each rounded to the output; the sums over the classes are
-        // float32's.
+        // float32's. That of the exponentials is one or more, and its logarithm moves by as much as
+        // it does, whatever its own size.
         let roundings = (call.size("classes")? as f64).sqrt();
-        Ok(vec![in_float32(answer, call.dtype, roundings, |_, condition| condition)])
+        let sums = roundings * float32_share(call.dtype);
+        let own = |_, old: f64| if old == 0.0 { 0.0 } else { old + sums };
+        Ok(vec![in_float32(answer, call.dtype, roundings, own)])
     }
 
     #[cfg(feature = "engine")]

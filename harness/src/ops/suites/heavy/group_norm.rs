@@ -1,7 +1,8 @@
 //! `group_norm`: each item normalized over all positions and the channels of a group.
 //!
 //! Arguments: `batch`, `positions` (`"16"`, `"4x4"`), `channels`, `groups`; `order` = `"strided"` (MLX's default) or
-//! `"contiguous"` (PyTorch's); `affine`; `eps`.
+//! `"contiguous"` (PyTorch's); `affine`; `eps`; `accumulate` = `"f32"` (statistics as `layer_norm` has them) or `"output"`
+//! (as much as statistics in a half dtype can give).
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops};
@@ -32,9 +33,19 @@ fn answer(call: &Call, operands: &[HostTensor], order: ChannelOrder) -> Result<A
     let (weight, bias) = (weight.as_ref(), bias.as_ref());
     let groups = call.size("groups")?;
     let found = group_norm(&x, &Norm { groups, order, weight, bias, eps })?;
-    let members = x.len() / call.size("batch")?.max(1) / groups.max(1);
-    // Nothing promises float32 inside: the condition counts in full, and the moments' sums in float32.
-    Ok(in_float32(found, call.dtype, (members as f64).sqrt(), |_, condition| condition))
+    let members = (x.len() / call.size("batch")?.max(1) / groups.max(1)) as f64;
+    let channels = x.last_dim();
+    let bias = |i: usize| bias.map_or(0.0, |b| b.data()[i % channels]);
+    let values = found.value.clone();
+    // The weighted element and the bias are rounded before they are added.
+    let own = |i: usize| (values.data()[i] - bias(i)).abs() + bias(i).abs();
+    match call.text_or("accumulate", "f32")? {
+        "f32" => Ok(in_float32(found, call.dtype, members.sqrt(), |i, _| own(i))),
+        // Mean, difference, square, variance, epsilon, root, product, weight and bias: nine
+        // roundings of half a unit, where a row of this family may take two and a half.
+        "output" => Ok(in_float32(found, call.dtype, members.sqrt(), |_, old| 2.0 * old)),
+        _ => Err(call.wrong("accumulate", "f32 or output").into()),
+    }
 }
 
 impl Suite for GroupNorm {

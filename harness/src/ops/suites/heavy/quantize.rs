@@ -32,6 +32,12 @@ fn step(element: FloatFormat, x: f64) -> f64 {
     (element.round(x * (1.0 + NUDGE)) - element.round(x * (1.0 - NUDGE))).abs()
 }
 
+/// The least power of two that is not below a positive normal number.
+fn power_of_two_from(x: f64) -> f64 {
+    let floor = f64::from_bits(x.to_bits() & !((1 << 52) - 1));
+    if floor < x { 2.0 * floor } else { floor }
+}
+
 /// Values exact, except that at a tie half a unit of the condition reaches the other code.
 fn values(dtype: Dtype, w: &Tensor64, back: &Answer, codes: &Scales, mode: Mode) -> Answer {
     let Scales::Codes(codes) = codes else { return back.clone() };
@@ -40,11 +46,16 @@ fn values(dtype: Dtype, w: &Tensor64, back: &Answer, codes: &Scales, mode: Mode)
         Mode::Nvfp4 { .. } => E4M3.decode(u64::from(code)),
         _ => mlx_parity_oracles::format::decode_e8m0(code),
     };
-    let units = 2.0 / super::condition::epsilon(dtype);
+    let epsilon = super::condition::epsilon(dtype);
     let condition = w.data().iter().enumerate().map(|(i, w)| {
         let scale = decode(codes.data()[i / mode.group_size()]);
         let x = w / scale;
-        if scale != 0.0 && is_tie(element, x) { units * scale * step(element, x) } else { 0.0 }
+        if scale == 0.0 || !is_tie(element, x) {
+            return 0.0;
+        }
+        // A unit of the condition is a power of two: two steps or more, and less than four.
+        let steps = 2.0 * scale * step(element, x);
+        power_of_two_from(steps) / epsilon
     });
     let condition: Vec<f64> = condition.collect();
     let mut answer = Answer::exact(back.value.clone());
@@ -111,5 +122,6 @@ mod tests {
             assert_eq!(is_tie(E2M1, x), tie, "{x}");
         }
         assert_eq!((step(E2M1, 2.5), step(E2M1, 5.0)), (1.0, 2.0));
+        assert_eq!([3.0, 4.0, 0.75].map(power_of_two_from), [4.0, 4.0, 1.0]);
     }
 }

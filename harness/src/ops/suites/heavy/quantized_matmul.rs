@@ -12,7 +12,10 @@ use mlx_parity_engine::{Array, ops};
 use mlx_parity_oracles::{Answer, ops::quantized_matmul};
 use mlx_parity_tensor::HostTensor;
 
-use super::{condition::summed, operand, packed};
+use super::{
+    condition::{summed, summed_in_output},
+    operand, packed,
+};
 use crate::ops::{Call, Source, Suite, SuiteError};
 
 /// The suite.
@@ -22,7 +25,7 @@ pub struct QuantizedMatmul;
 pub fn accumulated(call: &Call, answer: Answer) -> Result<Answer, SuiteError> {
     match call.text_or("accumulate", "f32")? {
         "f32" => Ok(summed(answer, call.dtype, call.size("k")?)),
-        "output" => Ok(answer),
+        "output" => Ok(summed_in_output(answer)),
         _ => Err(call.wrong("accumulate", "f32 or output").into()),
     }
 }

@@ -70,9 +70,7 @@ impl Suite for QuantizedSdpa {
         let (q, tile) = (&operands[0], call.size_or("tile", 0)? as i32);
         let (mask, _) = mask::engine(call, &operands[MASK..])?;
         Ok(vec![match (tile, mask) {
-            (0, mask) => {
-                ops::packed::scaled_dot_product_attention(q, &keys, &values, scale, mask)?
-            }
+            (0, mask) => ops::packed::scaled_dot_product_attention(q, &keys, &values, scale, mask)?,
             (_, ScoreMask::Array(_)) => {
                 return Err(operand::unsupported(call, "tiles under an array mask"));
             }

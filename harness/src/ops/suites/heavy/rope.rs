@@ -65,7 +65,8 @@ fn pair_magnitudes(x: &Tensor64, dims: usize, traditional: bool, factor: f64) ->
 
 fn answer(call: &Call, operands: &[HostTensor], traditional: bool) -> Result<Answer, SuiteError> {
     let (x, dims, places) = (operand::wide(&operands[0]), dims(call)?, Places::of(call)?);
-    let items = if places.per_item { operand::whole(&operands[1])?.into_data() } else { Vec::new() };
+    let items =
+        if places.per_item { operand::whole(&operands[1])?.into_data() } else { Vec::new() };
     let offsets = if places.per_item {
         Offsets::PerItem(&items)
     } else {

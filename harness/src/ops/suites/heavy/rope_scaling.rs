@@ -117,7 +117,8 @@ mod tests {
     use crate::ops::{Argument, Generator};
 
     fn call(scaling: &str) -> Call {
-        let arguments = BTreeMap::from([("scaling".to_owned(), Argument::Text(scaling.to_owned()))]);
+        let arguments =
+            BTreeMap::from([("scaling".to_owned(), Argument::Text(scaling.to_owned()))]);
         Call { op: Op::Rope, dtype: Dtype::F32, generator: Generator::Random, arguments }
     }
 
