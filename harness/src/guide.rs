@@ -5,3 +5,6 @@ pub mod concepts {}
 
 #[doc = include_str!("../guide/adding-a-case.md")]
 pub mod adding_a_case {}
+
+#[doc = include_str!("../guide/adding-an-op-case.md")]
+pub mod adding_an_op_case {}
