@@ -5,13 +5,16 @@ use mlx_rs::{Array, Dtype};
 use crate::error::{EngineError, op};
 
 /// A zero-dimensional array of `dtype`, rounded as MLX's Python layer rounds a Python float beside
-/// an array of that dtype: to f32 first, then to `dtype`. An `Array::from_f32` would be a strong
-/// f32 and promote its partner.
+/// an array of that dtype: to f32 first, then to `dtype`, but for f64, which it is already. An
+/// `Array::from_f32` would be a strong f32 and promote its partner.
 ///
 /// # Errors
 /// [`EngineError::Op`] where MLX throws.
 pub fn scalar(value: f64, dtype: Dtype) -> Result<Array, EngineError> {
-    cast(&Array::from_f32(value as f32), dtype)
+    match dtype {
+        Dtype::Float64 => Ok(Array::from_f64(value)),
+        _ => cast(&Array::from_f32(value as f32), dtype),
+    }
 }
 
 /// `mx.array.astype`.
