@@ -1,6 +1,7 @@
 //! `addmm`: β·c + α·(a·b).
 //!
-//! Arguments: `m`, `k`, `n`, `batch`; `c` = `"row"` (`[n]`), `"column"` (`[m, 1]`) or `"full"`; `alpha`, `beta`.
+//! Arguments: `m`, `k`, `n`, `batch`; `c` = `"row"` (`[n]`), `"column"` (`[m, 1]`) or `"full"`;
+//! `alpha`, `beta`.
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops};

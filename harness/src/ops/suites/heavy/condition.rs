@@ -1,13 +1,15 @@
 //! How rounding errors inside an op weigh against the unit of its output.
 //!
-//! A bound is a number of units of the output dtype at the condition. An op that computes in float32 and rounds its
-//! result once owes half a unit at its own magnitude, and only float32's share of what its terms cancel. Counting that
-//! cancellation in units of a half dtype would let a half accumulator pass, which is what the check is there to find.
+//! A bound is a number of units of the output dtype at the condition. An op that computes in
+//! float32 and rounds its result once owes half a unit at its own magnitude, and only float32's
+//! share of what its terms cancel. Counting that cancellation in units of a half dtype would let a
+//! half accumulator pass, which is what the check is there to find.
 
 use mlx_parity_oracles::{Answer, Tensor64};
 use mlx_parity_tensor::Dtype;
 
-/// Spacing of float32 numbers over that of the dtype's: what one rounding in float32 is worth in units of the output.
+/// Spacing of float32 numbers over that of the dtype's: what one rounding in float32 is worth in
+/// units of the output.
 pub fn float32_share(dtype: Dtype) -> f64 {
     match dtype {
         Dtype::F16 => 2.0_f64.powi(-13),
@@ -21,9 +23,9 @@ pub fn epsilon(dtype: Dtype) -> f64 {
     f64::from(f32::EPSILON) / float32_share(dtype)
 }
 
-/// The answer of an op computed in float32: its condition becomes
-/// `own(i, old) + roundings · float32_share · old`, where `old` is the reference's condition and `own` the magnitude
-/// at which results are rounded to the output dtype.
+/// The answer of an op computed in float32: its condition becomes `own(i, old) + roundings ·
+/// float32_share · old`, where `old` is the reference's condition and `own` the magnitude at which
+/// results are rounded to the output dtype.
 pub fn in_float32(
     answer: Answer,
     dtype: Dtype,
@@ -39,8 +41,9 @@ pub fn in_float32(
     Answer { value: answer.value, condition }
 }
 
-/// Sums of `terms` products in float32: errors of independent roundings grow as √terms (Higham and Mary, "A new
-/// approach to probabilistic rounding error analysis", 2019), and the sum is rounded once to the output.
+/// Sums of `terms` products in float32: errors of independent roundings grow as √terms (Higham and
+/// Mary, "A new approach to probabilistic rounding error analysis", 2019), and the sum is rounded
+/// once to the output.
 pub fn summed(answer: Answer, dtype: Dtype, terms: usize) -> Answer {
     let own = magnitudes(&answer.value);
     in_float32(answer, dtype, (terms.max(1) as f64).sqrt(), |i, _| own[i])

@@ -1,8 +1,8 @@
 //! `gather_mm`: products of matrices picked by index, as expert layers use them.
 //!
-//! Arguments: `m`, `k`, `n`; `a_batch`, `b_batch` (leading axes); `picks` (shape of the right indices); `lhs` (whether
-//! left indices of the same shape are given; else every matrix of `a` is used in order); `sorted` (right indices in
-//! order, and MLX told so).
+//! Arguments: `m`, `k`, `n`; `a_batch`, `b_batch` (leading axes); `picks` (shape of the right
+//! indices); `lhs` (whether left indices of the same shape are given; else every matrix of `a` is
+//! used in order); `sorted` (right indices in order, and MLX told so).
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops};

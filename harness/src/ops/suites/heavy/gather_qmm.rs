@@ -1,7 +1,8 @@
 //! `gather_qmm`: products with quantized matrices picked by index.
 //!
-//! Arguments: `m`, `k`, `n`; `a_batch`, `b_batch`, `picks`, `lhs`, `sorted` as in [`gather_mm`](super::gather_mm);
-//! `transpose` and `accumulate` as in [`quantized_matmul`](super::quantized_matmul).
+//! Arguments: `m`, `k`, `n`; `a_batch`, `b_batch`, `picks`, `lhs`, `sorted` as in
+//! [`gather_mm`](super::gather_mm); `transpose` and `accumulate` as in
+//! [`quantized_matmul`](super::quantized_matmul).
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops};

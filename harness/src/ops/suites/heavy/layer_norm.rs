@@ -36,7 +36,8 @@ impl Suite for LayerNorm {
         let [weight, bias] = [1, 2].map(|i| operands.get(i).map(operand::wide));
         let eps = f64::from(call.float_or("eps", EPS)? as f32);
         let found = layer_norm(&x, weight.as_ref(), bias.as_ref(), eps)?;
-        // Weighted row and bias are rounded to the output before they are added; the rest is float32.
+        // Weighted row and bias are rounded to the output before they are added; the rest is
+        // float32.
         let n = x.last_dim();
         let bias = |i: usize| bias.as_ref().map_or(0.0, |b| b.data()[i % n]);
         let values = found.value.clone();

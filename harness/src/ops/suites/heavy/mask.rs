@@ -1,9 +1,10 @@
 //! Masks of attention as operands, and what they say to the reference.
 //!
-//! Argument `mask`: `"none"`; `"causal"`; `"bool"` (random, `[queries, keys]`, every query sees its own key);
-//! `"padding"` (bool, `[batch, 1, 1, keys]`, item i hides its last 3(i+1) keys); `"window"` (bool, causal and `window`
-//! keys wide, as mlx-lm makes it); `"additive"` (numbers, a fifth of them −inf); `"dead-bool"`, `"dead-additive"` (the
-//! first query sees nothing).
+//! Argument `mask`: `"none"`; `"causal"`; `"bool"` (random, `[queries, keys]`, every query sees its
+//! own key); `"padding"` (bool, `[batch, 1, 1, keys]`, item i hides its last 3(i+1) keys);
+//! `"window"` (bool, causal and `window` keys wide, as mlx-lm makes it); `"additive"` (numbers, a
+//! fifth of them −inf); `"per-head"` (the same, `[batch, heads, queries, keys]`); `"dead-bool"`,
+//! `"dead-additive"` (the first query sees nothing).
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops::ScoreMask};
@@ -45,8 +46,8 @@ impl Sizes {
         })
     }
 
-    /// Position of a query among the keys, bottom-right aligned; where there are more queries than keys the first
-    /// stand before all keys.
+    /// Position of a query among the keys, bottom-right aligned; where there are more queries than
+    /// keys the first stand before all keys.
     pub fn position(&self, query: usize) -> Option<usize> {
         (query + self.keys).checked_sub(self.queries)
     }
@@ -71,10 +72,9 @@ pub fn kind(call: &Call) -> Result<Kind, SuiteError> {
         "none" => Kind::None,
         "causal" => Kind::Causal,
         "bool" | "padding" | "window" | "dead-bool" => Kind::Bool,
-        "additive" | "dead-additive" => Kind::Additive,
+        "additive" | "per-head" | "dead-additive" => Kind::Additive,
         _ => {
-            let wanted =
-                "none, causal, bool, padding, window, additive, dead-bool or dead-additive";
+            let wanted = "a mask that the suite's documentation names";
             return Err(call.wrong("mask", wanted).into());
         }
     })
@@ -98,7 +98,7 @@ pub fn make(
             let shown = shown.into_iter().map(u8::from).collect();
             Some(HostTensor::new(Dtype::Bool, [sizes.queries, sizes.keys], shown)?)
         }
-        Kind::Additive => Some(additive(call, source, sizes, name == "dead-additive")?),
+        Kind::Additive => Some(additive(call, source, sizes, name)?),
     })
 }
 
@@ -114,7 +114,8 @@ fn random(source: &mut Source, sizes: &Sizes, dead: bool) -> Vec<bool> {
     shown
 }
 
-/// As `mlx_lm.models.base.create_causal_mask` makes it: a query sees itself and `width − 1` keys before it.
+/// As `mlx_lm.models.base.create_causal_mask` makes it: a query sees itself and `width − 1` keys
+/// before it.
 fn window(sizes: &Sizes, width: usize) -> Vec<bool> {
     let seen = |i: usize| {
         let (query, key) = (i / sizes.keys, i % sizes.keys);
@@ -136,18 +137,22 @@ fn additive(
     call: &Call,
     source: &mut Source,
     sizes: &Sizes,
-    dead: bool,
+    name: &str,
 ) -> Result<HostTensor, SuiteError> {
-    let mut values = Vec::with_capacity(sizes.queries * sizes.keys);
-    for query in 0..sizes.queries {
-        let own = sizes.position(query).unwrap_or(0);
+    let heads = if name == "per-head" { vec![sizes.batch, sizes.heads] } else { Vec::new() };
+    let rows = heads.iter().product::<usize>() * sizes.queries;
+    let mut values = Vec::with_capacity(rows * sizes.keys);
+    for row in 0..rows {
+        let query = row % sizes.queries;
+        let (own, dead) = (sizes.position(query).unwrap_or(0), name == "dead-additive");
         values.extend((0..sizes.keys).map(|key| {
             let hidden = source.below(5) == 0 && key != own;
             let value = source.bell();
             if hidden || (dead && query == 0) { f64::NEG_INFINITY } else { value }
         }));
     }
-    operand::rounded(call.dtype, &Tensor64::new([sizes.queries, sizes.keys], values)?)
+    let shape = operand::shape(&heads, &[sizes.queries, sizes.keys]);
+    operand::rounded(call.dtype, &Tensor64::new(shape, values)?)
 }
 
 /// A mask operand as the reference takes it.

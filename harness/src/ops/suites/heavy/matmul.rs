@@ -1,6 +1,7 @@
 //! `matmul`: batched, broadcast, and with vectors.
 //!
-//! Arguments: `m`, `k`, `n`; `a_batch`, `b_batch` (`"2x1"`); `vectors` = `"none"`, `"left"`, `"right"`, `"both"`.
+//! Arguments: `m`, `k`, `n`; `a_batch`, `b_batch` (`"2x1"`); `vectors` = `"none"`, `"left"`,
+//! `"right"`, `"both"`.
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops};

@@ -3,10 +3,14 @@
 use mlx_parity_oracles::{IntTensor, Tensor64};
 use mlx_parity_tensor::{Dtype, HostTensor};
 
-use crate::ops::{Call, Generator, Source, SuiteError};
+use crate::ops::{Argument, Call, Generator, Source, SuiteError};
 
-/// Extents written as text, `"2x1x3"`; none where the argument is missing or empty.
+/// Extents written as text, `"2x1x3"`, or as one number; none where the argument is missing or
+/// empty.
 pub fn extents(call: &Call, name: &str) -> Result<Vec<usize>, SuiteError> {
+    if let Some(Argument::Int(_)) = call.arguments.get(name) {
+        return Ok(vec![call.size(name)?]);
+    }
     let text = call.text_or(name, "")?;
     if text.is_empty() {
         return Ok(Vec::new());
@@ -20,8 +24,8 @@ pub fn shape(leading: &[usize], last: &[usize]) -> Vec<usize> {
     [leading, last].concat()
 }
 
-/// The generator of an operand beside the one that a case is about: the same where the sum over both is the point,
-/// else bell-shaped.
+/// The generator of an operand beside the one that a case is about: the same where the sum over
+/// both is the point, else bell-shaped.
 pub fn partner(generator: Generator) -> Generator {
     match generator {
         Generator::Ones | Generator::Integers => generator,

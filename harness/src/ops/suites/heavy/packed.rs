@@ -1,6 +1,7 @@
 //! Quantized matrices as operands: packed words, scales, and biases where the mode has them.
 //!
-//! Arguments: `mode` = `"affine"` (default), `"mxfp4"`, `"mxfp8"`, `"nvfp4"`; `bits` (4) and `group` (64) for affine.
+//! Arguments: `mode` = `"affine"` (default), `"mxfp4"`, `"mxfp8"`, `"nvfp4"`; `bits` (4) and
+//! `group` (64) for affine.
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{
@@ -33,7 +34,8 @@ pub fn parts(mode: Mode) -> usize {
     if matches!(mode, Mode::Affine { .. }) { 3 } else { 2 }
 }
 
-/// Quantizes with ref64: words (u32), then scales and biases in the call's dtype, or scale codes (u8).
+/// Quantizes with ref64: words (u32), then scales and biases in the call's dtype, or scale codes
+/// (u8).
 pub fn pack(call: &Call, w: &HostTensor) -> Result<Vec<HostTensor>, SuiteError> {
     let packed = quantize(&operand::wide(w), mode(call)?, QuantizeRule::MLX)?;
     let words = HostTensor::from_u32(packed.words().shape(), packed.words().data())?;

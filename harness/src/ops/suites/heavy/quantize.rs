@@ -1,10 +1,11 @@
-//! `quantize`: words, scales and biases of affine groups; scale codes and values of the small-float modes.
+//! `quantize`: words, scales and biases of affine groups; scale codes and values of the small-float
+//! modes.
 //!
 //! Arguments: `rows`, `columns`, and those of [`packed`](super::packed).
 //!
-//! Affine codes are compared as packed words: MLX computes them in float32, step by step as the reference does.
-//! Small-float codes are compared by the values they stand for, where the two codes next to a tie both count (MLX's
-//! CPU takes the first of a table, its Metal kernel the even one).
+//! Affine codes are compared as packed words: MLX computes them in float32, step by step as the
+//! reference does. Small-float codes are compared by the values they stand for, where the two codes
+//! next to a tie both count (MLX's CPU takes the first of a table, its Metal kernel the even one).
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, array, ops};
@@ -22,7 +23,8 @@ pub struct Quantize;
 /// Half the relative distance at which two quotients in float32 are told apart.
 const NUDGE: f64 = 1.0 / (1_u64 << 26) as f64;
 
-/// Whether `x` (in units of its group's scale) lies halfway between two codes, or so near that float32 cannot tell.
+/// Whether `x` (in units of its group's scale) lies halfway between two codes, or so near that
+/// float32 cannot tell.
 fn is_tie(element: FloatFormat, x: f64) -> bool {
     element.round(x * (1.0 + NUDGE)) != element.round(x * (1.0 - NUDGE))
 }

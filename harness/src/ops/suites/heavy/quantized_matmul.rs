@@ -1,11 +1,12 @@
 //! `quantized_matmul`: x·wᵀ or x·w with w quantized along its last axis.
 //!
-//! Arguments: `m`, `k`, `n`; `batch` (leading axes of x), `w_batch`; `transpose` (true); `accumulate`; and those of
-//! [`packed`](super::packed).
+//! Arguments: `m`, `k`, `n`; `batch` (leading axes of x), `w_batch`; `transpose` (true);
+//! `accumulate`; and those of [`packed`](super::packed).
 //!
-//! `accumulate` says what is asked of sums in a half dtype. `"f32"` (the default): as the dense product, which sums in
-//! float32 and rounds once. `"output"`: as much as sums kept in the output dtype can give. MLX's CPU fails the first
-//! and keeps the second, which still tells a wrong code, group or column.
+//! `accumulate` says what is asked of sums in a half dtype. `"f32"` (the default): as the dense
+//! product, which sums in float32 and rounds once. `"output"`: as much as sums kept in the output
+//! dtype can give. MLX's CPU fails the first and keeps the second, which still tells a wrong code,
+//! group or column.
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops};

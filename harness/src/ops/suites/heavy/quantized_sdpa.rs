@@ -1,5 +1,5 @@
-//! `quantized_sdpa`: attention over quantized keys and values, composed as mlx-lm does, or in tiles of keys as
-//! mlx-optiq does.
+//! `quantized_sdpa`: attention over quantized keys and values, composed as mlx-lm does, or in tiles
+//! of keys as mlx-optiq does.
 //!
 //! Arguments: those of [`sdpa`](super::sdpa) without sinks and poison; `tile` (keys a tile; 0, the
 //! default, is mlx-lm's form); and `bits` and `group` of
@@ -21,7 +21,8 @@ use crate::ops::{Call, Source, Suite, SuiteError};
 /// The suite.
 pub struct QuantizedSdpa;
 
-/// Operands: q, then words, scales and biases of the keys, those of the values, and the mask where there is one.
+/// Operands: q, then words, scales and biases of the keys, those of the values, and the mask where
+/// there is one.
 const MASK: usize = 7;
 
 fn answer(

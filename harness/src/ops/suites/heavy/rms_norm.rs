@@ -1,7 +1,7 @@
 //! `rms_norm`: x / √(mean x² + ε) · weight over the last axis.
 //!
-//! Arguments: `rows`, `n`; `weight` = `"plain"`, `"one-plus"` (added to one in the call's dtype first, as Gemma's
-//! layers do) or `"none"`; `eps`.
+//! Arguments: `rows`, `n`; `weight` = `"plain"`, `"one-plus"` (added to one in the call's dtype
+//! first, as Gemma's layers do) or `"none"`; `eps`.
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops};

@@ -1,7 +1,8 @@
 //! `rope`: rotary position embedding.
 //!
-//! Arguments: `batch`, `heads`, `tokens`, `dim`; `dims` (rotated features, default all); `traditional`; `offset`;
-//! `per_item` (an offset for each item, from `offset` up); and those of [`rope_scaling`](super::rope_scaling).
+//! Arguments: `batch`, `heads`, `tokens`, `dim`; `dims` (rotated features, default all);
+//! `traditional`; `offset`; `per_item` (an offset for each item, from `offset` up); and those of
+//! [`rope_scaling`](super::rope_scaling).
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops};
@@ -17,9 +18,9 @@ pub struct Rope;
 
 /// Float32 roundings of an angle made of a position and a given period: a quotient and a product.
 const GIVEN_PERIOD: f64 = 2.0;
-/// Those of one whose frequency is exp(−2i/dims · log base), as MLX computes it. For bases up to 2^20 the exponent is
-/// below 16, where it is rounded at 2^-21 of a whole, four of float32's units at one, once for the logarithm and once
-/// for the product.
+/// Those of one whose frequency is exp(−2i/dims · log base), as MLX computes it. For bases up to
+/// 2^20 the exponent is below 16, where it is rounded at 2^-21 of a whole, four of float32's units
+/// at one, once for the logarithm and once for the product.
 const COMPUTED_PERIOD: f64 = 8.0;
 
 /// Steps between the offsets of neighbouring items: past any number of tokens in use here.

@@ -1,8 +1,8 @@
 //! Periods of rotary embeddings, from the arguments of a call.
 //!
 //! Arguments: `base` (10000) and `scale` (1); `freqs` (whether the periods are an operand); or
-//! `scaling` = `"linear"`, `"dynamic"`, `"llama3"`, `"yarn"`, `"longrope"`, each with the parameters
-//! of a released model or of its paper, for a context of [`CONTEXT`] tokens.
+//! `scaling` = `"linear"`, `"dynamic"`, `"llama3"`, `"yarn"`, `"longrope"`, each with the
+//! parameters of a released model or of its paper, for a context of [`CONTEXT`] tokens.
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::ops::{self, ScaledRope};

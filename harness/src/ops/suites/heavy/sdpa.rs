@@ -1,7 +1,8 @@
 //! `sdpa`: scaled dot-product attention.
 //!
-//! Arguments: `batch`, `heads`, `kv_heads`, `queries`, `keys`, `dim`, `value_dim` (as dim), `scale` (1/√dim), `sinks`,
-//! those of [`mask`](super::mask), and `poison` = `"keys"` or `"values"`: NaN in what no query may see.
+//! Arguments: `batch`, `heads`, `kv_heads`, `queries`, `keys`, `dim`, `value_dim` (as dim), `scale`
+//! (1/√dim), `sinks`, those of [`mask`](super::mask), and `poison` = `"keys"` or `"values"`: NaN in
+//! what no query may see.
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops};
@@ -77,11 +78,11 @@ impl Suite for Sdpa {
         let sizes = Sizes::of(call)?;
         let [q, mut k, mut v] = projections(call, source, &sizes)?;
         let mask = mask::make(call, source, &sizes)?;
-        let unseen = mask::unseen(call, &sizes, mask.as_ref())?;
+        let unseen = || mask::unseen(call, &sizes, mask.as_ref());
         match call.text_or("poison", "none")? {
             "none" => {}
-            "keys" => k = poisoned(&k, &sizes, &unseen)?,
-            "values" => v = poisoned(&v, &sizes, &unseen)?,
+            "keys" => k = poisoned(&k, &sizes, &unseen()?)?,
+            "values" => v = poisoned(&v, &sizes, &unseen()?)?,
             _ => return Err(call.wrong("poison", "none, keys or values").into()),
         }
         let mut operands = vec![q, k, v];
