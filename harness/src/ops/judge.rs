@@ -214,7 +214,10 @@ impl Trial<'_> {
         };
         for (i, (got, want)) in reply.outputs.iter().zip(wanted).enumerate() {
             let what = format!("output {i} depends on the layout: {name} against contiguous");
-            self.verdict.same(got, want, &what);
+            // Which of several NaNs an op passes on is nowhere defined.
+            if !bit_exact(&got.view(), &want.view()).only_nan_payload {
+                self.verdict.same(got, want, &what);
+            }
         }
         Ok(())
     }

@@ -17,9 +17,8 @@ mod take;
 mod unary;
 
 use mlx_parity_oracles::{Answer, IntTensor, ops::Op};
-use mlx_parity_tensor::HostTensor;
 
-use super::{Call, Source, Suite, SuiteError};
+use super::{Call, Suite, SuiteError};
 
 /// The suite of an op.
 pub(super) fn suite(op: Op) -> &'static dyn Suite {
@@ -56,29 +55,21 @@ pub(super) fn suite(op: Op) -> &'static dyn Suite {
         Op::Slice | Op::SliceUpdate => &slice::Slice,
         Op::Cast => &cast::Cast,
         Op::ToFp8 | Op::FromFp8 => &fp8::Fp8,
-        _ => heavy::suite(op).unwrap_or(&Missing),
-    }
-}
-
-/// Refuses every call.
-struct Missing;
-
-impl Suite for Missing {
-    fn operands(&self, call: &Call, _: &mut Source) -> Result<Vec<HostTensor>, SuiteError> {
-        Err(unsupported(call, "has no suite"))
-    }
-
-    fn reference(&self, call: &Call, _: &[HostTensor]) -> Result<Vec<Answer>, SuiteError> {
-        Err(unsupported(call, "has no suite"))
-    }
-
-    #[cfg(feature = "engine")]
-    fn engine(
-        &self,
-        call: &Call,
-        _: &[mlx_parity_engine::Array],
-    ) -> Result<Vec<mlx_parity_engine::Array>, SuiteError> {
-        Err(unsupported(call, "has no suite"))
+        Op::Matmul => &heavy::matmul::Matmul,
+        Op::Addmm => &heavy::addmm::Addmm,
+        Op::GatherMm => &heavy::gather_mm::GatherMm,
+        Op::Quantize => &heavy::quantize::Quantize,
+        Op::Dequantize => &heavy::dequantize::Dequantize,
+        Op::QuantizedMatmul => &heavy::quantized_matmul::QuantizedMatmul,
+        Op::GatherQmm => &heavy::gather_qmm::GatherQmm,
+        Op::RmsNorm => &heavy::rms_norm::RmsNorm,
+        Op::LayerNorm => &heavy::layer_norm::LayerNorm,
+        Op::GroupNorm => &heavy::group_norm::GroupNorm,
+        Op::Rope => &heavy::rope::Rope,
+        Op::Sdpa => &heavy::sdpa::Sdpa,
+        Op::QuantizedSdpa => &heavy::quantized_sdpa::QuantizedSdpa,
+        Op::Conv1d => &heavy::conv1d::Conv1d,
+        Op::CrossEntropy => &heavy::cross_entropy::CrossEntropy,
     }
 }
 

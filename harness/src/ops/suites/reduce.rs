@@ -9,7 +9,10 @@ use mlx_parity_oracles::{
 };
 use mlx_parity_tensor::HostTensor;
 
-use super::{heavy::condition::summed, unsupported};
+use super::{
+    heavy::condition::{float32_share, in_float32, summed},
+    unsupported,
+};
 use crate::ops::{Call, LayoutRule, Source, Suite, SuiteError};
 
 /// The suite of sum, mean, var, max, min and logsumexp.
@@ -99,5 +102,28 @@ fn reduced(call: &Call, x: &Tensor64, ddof: usize) -> Result<Answer, SuiteError>
         return Ok(answer);
     }
     let terms = x.len() / answer.value.len().max(1);
-    Ok(summed(answer, call.dtype, terms))
+    Ok(match call.op {
+        Op::Logsumexp => rounded_sum_of_powers(answer, call, terms as f64)?,
+        Op::Var => with_rounded_mean(summed(answer, call.dtype, terms), x, axes)?,
+        _ => summed(answer, call.dtype, terms),
+    })
+}
+
+/// The logarithm turns a relative error of the sum, which is at least one, into an absolute one. Over
+/// the last axis the sum is kept in float32; over others the op is composed in the operands' dtype.
+fn rounded_sum_of_powers(answer: Answer, call: &Call, terms: f64) -> Result<Answer, SuiteError> {
+    let last = axis(call)? == Some(-1);
+    let share = if last { float32_share(call.dtype) } else { 1.0 };
+    let own = |_, old: f64| old + share * terms.sqrt();
+    Ok(in_float32(answer, call.dtype, terms.sqrt(), own))
+}
+
+/// A mean off by δ adds δ² to the variance, whatever the spread. In float32 δ is a unit of the mean's
+/// condition for each √n terms; δ² weighs as much as one unit at δ²/ε.
+fn with_rounded_mean(mut answer: Answer, x: &Tensor64, axes: Axes) -> Result<Answer, SuiteError> {
+    let magnitudes = ops::mean(x, axes, false)?.condition;
+    let terms = x.len() as f64 / magnitudes.len().max(1) as f64;
+    let wider = answer.condition.data_mut().iter_mut().zip(magnitudes.data());
+    wider.for_each(|(own, mean)| *own += terms * mean * mean * f64::from(f32::EPSILON));
+    Ok(answer)
 }

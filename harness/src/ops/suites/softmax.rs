@@ -3,9 +3,11 @@
 use mlx_parity_oracles::{
     Answer, Op, Tensor64,
     ops::{self, Precision},
+    tensor::resolve_axis,
 };
-use mlx_parity_tensor::HostTensor;
+use mlx_parity_tensor::{Dtype, HostTensor};
 
+use super::heavy::condition::in_float32;
 use crate::ops::{Call, LayoutRule, Source, Suite, SuiteError};
 
 /// The suite of softmax, plain and precise.
@@ -17,10 +19,14 @@ impl Suite for Softmax {
     }
 
     fn reference(&self, call: &Call, operands: &[HostTensor]) -> Result<Vec<Answer>, SuiteError> {
-        let precision =
-            if call.op == Op::SoftmaxPrecise { Precision::Precise } else { Precision::Plain };
+        // In float32 there is nothing more precise to work in.
+        let half = call.op == Op::SoftmaxPrecise && call.dtype != Dtype::F32;
+        let precision = if half { Precision::Precise } else { Precision::Plain };
         let axis = call.int_or("axis", -1)? as isize;
-        Ok(vec![ops::softmax(&Tensor64::from_host(&operands[0]), axis, precision)?])
+        let x = Tensor64::from_host(&operands[0]);
+        let terms = x.shape()[resolve_axis("softmax", axis, x.ndim())?] as f64;
+        let answer = ops::softmax(&x, axis, precision)?;
+        Ok(vec![in_float32(answer, call.dtype, terms.sqrt(), |_, own| own)])
     }
 
     fn layouts(&self, call: &Call) -> LayoutRule {
