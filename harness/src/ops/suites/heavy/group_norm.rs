@@ -1,9 +1,9 @@
 //! `group_norm`: each item normalized over all positions and the channels of a group.
 //!
 //! Arguments: `batch`, `positions` (`"16"`, `"4x4"`), `channels`, `groups`; `order` = `"strided"`
-//! (MLX's default) or `"contiguous"` (PyTorch's); `affine`; `eps`; `accumulate` = `"f32"`
-//! (statistics as `layer_norm` has them) or `"output"` (as much as statistics in a half dtype can
-//! give).
+//! (MLX's default) or `"contiguous"` (its `pytorch_compatible`); `affine`; `eps`; `accumulate` =
+//! `"f32"` (statistics as `layer_norm` has them) or `"output"` (as much as statistics in a half
+//! dtype can give).
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::{Array, ops};
