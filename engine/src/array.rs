@@ -100,7 +100,7 @@ pub fn from_view(view: &TensorView<'_>) -> Result<Array, EngineError> {
 pub fn from_host_as(tensor: &HostTensor, layout: Layout) -> Result<Array, EngineError> {
     let Some(buffer) = layout.buffer(tensor) else {
         let found = format!("shape {:?}", tensor.shape());
-        return Err(refused("from_host_as", found, format!("one that can be {layout}")));
+        return Err(refused("from_host_as", &found, &format!("one that can be {layout}")));
     };
     let stored = from_host(&buffer)?;
     let view = match layout {

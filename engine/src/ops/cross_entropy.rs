@@ -22,13 +22,13 @@ pub fn cross_entropy(
 ) -> Result<Array, EngineError> {
     if !(0.0..1.0).contains(&label_smoothing) {
         let found = format!("label smoothing {label_smoothing}");
-        return Err(refused("cross_entropy", found, "one in [0, 1)".to_owned()));
+        return Err(refused("cross_entropy", &found, "one in [0, 1)"));
     }
     let rows = logits.shape().split_last().map_or(&[][..], |(_, rows)| rows);
     if logits.ndim() == 0 || targets.shape() != rows {
         let found = format!("targets of shape {:?}", targets.shape());
         let wanted = format!("that of logits {:?} less the last axis", logits.shape());
-        return Err(refused("cross_entropy", found, wanted));
+        return Err(refused("cross_entropy", &found, &wanted));
     }
     if label_smoothing == 0.0 && on_cuda()? {
         return fused(logits, targets);

@@ -38,11 +38,11 @@ pub struct GroupNorm<'a> {
 pub fn group_norm(x: &Array, norm: &GroupNorm) -> Result<Array, EngineError> {
     let [batch, .., channels] = *x.shape() else {
         let found = format!("shape {:?}", x.shape());
-        return Err(refused("group_norm", found, "[batch, .., channels]".to_owned()));
+        return Err(refused("group_norm", &found, "[batch, .., channels]"));
     };
     if norm.groups < 1 || channels % norm.groups != 0 {
         let found = format!("{} groups", norm.groups);
-        return Err(refused("group_norm", found, format!("a divisor of {channels} channels")));
+        return Err(refused("group_norm", &found, &format!("a divisor of {channels} channels")));
     }
     let normalised = match norm.order {
         ChannelOrder::Strided => strided(x, batch, norm)?,

@@ -74,6 +74,6 @@ pub fn eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<(), Engin
 }
 
 /// The error for an argument that an op has no meaning for, found before MLX sees it.
-pub(crate) fn refused(op: &'static str, found: String, wanted: String) -> EngineError {
+pub(crate) fn refused(op: &'static str, found: &str, wanted: &str) -> EngineError {
     EngineError::Op { op, message: format!("found {found}, wanted {wanted}") }
 }

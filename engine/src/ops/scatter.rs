@@ -21,13 +21,17 @@ pub fn scatter_add(
     let rank = a.ndim() as i32;
     let axis = if axis < 0 { axis + rank } else { axis };
     if !(0..rank).contains(&axis) {
-        return Err(refused("scatter_add", format!("axis {axis}"), format!("one of {rank} axes")));
+        return Err(refused(
+            "scatter_add",
+            &format!("axis {axis}"),
+            &format!("one of {rank} axes"),
+        ));
     }
     let shape = a.shape();
     let wanted = [&shape[..axis as usize], indices.shape(), &shape[axis as usize + 1..]].concat();
     if updates.shape() != wanted {
         let found = format!("updates of shape {:?}", updates.shape());
-        return Err(refused("scatter_add", found, format!("{wanted:?}")));
+        return Err(refused("scatter_add", &found, &format!("{wanted:?}")));
     }
     // MLX wants the indices' axes in front and an axis of extent 1 where `axis` was.
     let taken = axis..axis + indices.ndim() as i32;

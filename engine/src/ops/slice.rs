@@ -43,13 +43,13 @@ struct Bounds {
 impl Bounds {
     fn new(op: &'static str, a: &Array, axes: &[SliceAxis]) -> Result<Self, EngineError> {
         if axes.len() != a.ndim() {
-            return Err(refused(op, format!("{} axes", axes.len()), format!("{}", a.ndim())));
+            return Err(refused(op, &format!("{} axes", axes.len()), &format!("{}", a.ndim())));
         }
         for (axis, &extent) in axes.iter().zip(a.shape()) {
             let low = if axis.step < 0 { -1 } else { 0 };
             let inside = (0..=extent).contains(&axis.start) && (low..=extent).contains(&axis.stop);
             if axis.step == 0 || !inside {
-                return Err(refused(op, format!("{axis:?}"), format!("positions in {extent}")));
+                return Err(refused(op, &format!("{axis:?}"), &format!("positions in {extent}")));
             }
         }
         // MLX counts negative bounds from the end; far below 0 it clamps to the bound before 0.

@@ -165,7 +165,6 @@ fn offset(tensor: &HostTensor) -> (Vec<usize>, Vec<u8>) {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -53,7 +53,7 @@ pub fn tiled_attention(
     let keys = grouped.k.words.dim(-2);
     if tile < 1 || keys < 1 {
         let found = format!("tiles of {tile} for {keys} keys");
-        return Err(refused("tiled_attention", found, "1 or more of each".to_owned()));
+        return Err(refused("tiled_attention", &found, "1 or more of each"));
     }
     let mask = is_causal.then(|| causal_mask(q.dim(-2), keys)).transpose()?;
     let mut running: Option<Running> = None;
@@ -72,7 +72,7 @@ pub fn tiled_attention(
     }
     match running {
         Some(running) => grouped.restore(&divide(&running.out, &running.sum)?),
-        None => Err(refused("tiled_attention", "no keys".to_owned(), "1 or more".to_owned())),
+        None => Err(refused("tiled_attention", "no keys", "1 or more")),
     }
 }
 
@@ -90,12 +90,12 @@ impl Grouped {
         let (&[batch, heads, queries, width], &[_, kv_heads, _, _]) = (q.shape(), k.words.shape())
         else {
             let found = format!("queries {:?}, keys {:?}", q.shape(), k.words.shape());
-            return Err(refused("quantized attention", found, "4 axes each".to_owned()));
+            return Err(refused("quantized attention", &found, "4 axes each"));
         };
         if kv_heads < 1 || heads % kv_heads != 0 {
             let found = format!("{heads} heads");
             let wanted = format!("a multiple of {kv_heads} key heads");
-            return Err(refused("quantized attention", found, wanted));
+            return Err(refused("quantized attention", &found, &wanted));
         }
         let shape = q.shape().to_vec();
         let q = multiply(q, &scalar(f64::from(scale), q.dtype())?)?;

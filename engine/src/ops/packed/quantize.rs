@@ -35,7 +35,7 @@ pub fn quantize(
     let (words, scales, biases) = (parts.next(), parts.next(), parts.next());
     match (words, scales) {
         (Some(words), Some(scales)) => Ok(Packed { words, scales, biases, mode }),
-        _ => Err(refused("quantize", "fewer than 2 arrays".to_owned(), "2 or 3".to_owned())),
+        _ => Err(refused("quantize", "fewer than 2 arrays", "2 or 3")),
     }
 }
 

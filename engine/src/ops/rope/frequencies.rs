@@ -112,7 +112,7 @@ fn correction_range(p: &Yarn, dims: i32, base: f64) -> (f64, f64) {
     (low, if low == high { high + 0.001 } else { high })
 }
 
-/// The factor of the rotated features under YaRN.
+/// The factor of the rotated features under [`Yarn`].
 pub(super) fn yarn_input_scale(p: &Yarn) -> f64 {
     let magnitude =
         |mscale: f64| if p.factor <= 1.0 { 1.0 } else { 0.1 * mscale * p.factor.ln() + 1.0 };
@@ -123,7 +123,7 @@ pub(super) fn long_rope(p: &LongRope, dims: i32, base: f64) -> Result<Array, Eng
     multiply(&row(&p.long_factor), &geometric(base, dims, dims)?)
 }
 
-/// The factor of the rotated features under LongRoPE.
+/// The factor of the rotated features under [`LongRope`].
 pub(super) fn long_rope_input_scale(p: &LongRope, max_position_embeddings: i32) -> f64 {
     let original = p.original_max_position_embeddings;
     let stretch = f64::from(max_position_embeddings) / original;

@@ -78,7 +78,7 @@ impl ScaledRope {
                 rope.turning = Turning::Dynamic { base, factor, max_position_embeddings };
             }
             RopeScaling::Llama3(p) => {
-                rope.turning = Turning::Given(periods::llama3(p, dims, base)?)
+                rope.turning = Turning::Given(periods::llama3(p, dims, base)?);
             }
             RopeScaling::Yarn(p) => {
                 rope.turning = Turning::Given(periods::yarn(p, dims, base)?);
@@ -87,7 +87,7 @@ impl ScaledRope {
             RopeScaling::LongRope(p) => {
                 if p.long_factor.len() as i32 != (dims + 1) / 2 {
                     let found = format!("{} long factors", p.long_factor.len());
-                    return Err(refused("rope", found, format!("{}", (dims + 1) / 2)));
+                    return Err(refused("rope", &found, &format!("{}", (dims + 1) / 2)));
                 }
                 rope.turning = Turning::Given(periods::long_rope(p, dims, base)?);
                 rope.input_scale = Some(long_rope_input_scale(p, max_position_embeddings));
@@ -112,8 +112,8 @@ impl ScaledRope {
             Turning::Plain { base, scale } => (Periods::Base(*base as f32), *scale as f32),
             Turning::Dynamic { base, factor, max_position_embeddings } => {
                 let RopeOffset::At(offset) = offset else {
-                    let found = "one offset an item".to_owned();
-                    return Err(refused("rope", found, "one for all under dynamic".to_owned()));
+                    let found = "one offset an item";
+                    return Err(refused("rope", found, "one for all under dynamic"));
                 };
                 let sequence = x.dim(-2) + offset;
                 let limit = *max_position_embeddings;
