@@ -88,9 +88,8 @@ fn worst<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<String> {
         }
         Outcome::Differ => format!("{} at {}", deviation(row), short(row)),
         Outcome::UnexpectedPass { .. } => format!("passed against expectation: {}", short(row)),
-        Outcome::Error { message } => first_line(message),
         Outcome::Crashed { how } => format!("crashed: {}", first_line(how)),
-        Outcome::NotRun { message, .. } => first_line(message),
+        Outcome::Error { message } | Outcome::NotRun { message, .. } => first_line(message),
     })
 }
 

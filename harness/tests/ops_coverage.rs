@@ -1,4 +1,5 @@
 //! Every op of the table has cases, every generator is used, every exception of the tolerances binds.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

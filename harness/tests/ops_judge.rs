@@ -1,4 +1,5 @@
 //! Known-wrong subjects: whatever one of them does to an answer, the judge sees it. No MLX.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{cell::Cell, collections::BTreeMap};
 

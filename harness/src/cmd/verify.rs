@@ -15,6 +15,7 @@ use crate::{
 
 /// Run checks: the engine against frozen or live oracle answers
 #[derive(Debug, Clone, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
     /// Only cases whose id contains one of these, or the case of this check
     #[arg(value_name = "FILTER")]

@@ -1,6 +1,6 @@
 //! Deliberate faults of ops, each of a kind seen in real engines. The judge must catch every one.
 
-use mlx_parity_oracles::{Convention, format, ops::Op};
+use mlx_parity_oracles::{Convention, Tensor64, format, ops::Op};
 use mlx_parity_tensor::{Dtype, HostTensor};
 
 use super::{Argument, Call, Source, SuiteError, fake::rounded, suite};
@@ -110,9 +110,9 @@ impl Mutant {
             return Ok(None);
         }
         match self {
-            Self::DroppedTail => on_operands(call, without_tails(operands)?),
-            Self::WrongStride if strided => on_operands(call, misread(operands)?),
-            Self::ScaleDtype => on_operands(call, with_coarse_scales(operands)?),
+            Self::DroppedTail => answered(call, &without_tails(operands)?),
+            Self::WrongStride if strided => answered(call, &misread(operands)?),
+            Self::ScaleDtype => answered(call, &with_coarse_scales(operands)?),
             Self::HalfAccumulator => half_sums(call, operands),
             Self::UnsortedNan => nan_left_in_place(operands).map(Some),
             Self::SwappedGelu => answered(&Call { op: Op::GeluTanh, ..call.clone() }, operands),
@@ -131,10 +131,6 @@ type Wrong = Result<Option<Vec<HostTensor>>, SuiteError>;
 
 fn answered(call: &Call, operands: &[HostTensor]) -> Wrong {
     Ok(Some(rounded(call, &suite(call.op).reference(call, operands)?)?))
-}
-
-fn on_operands(call: &Call, operands: Vec<HostTensor>) -> Wrong {
-    answered(call, &operands)
 }
 
 fn with_argument(
@@ -158,7 +154,7 @@ fn wider_window(call: &Call, operands: &[HostTensor]) -> Wrong {
     let pairs = made.into_iter().zip(operands);
     let masked =
         pairs.map(|(made, own)| if made.dtype() == Dtype::Bool { made } else { own.clone() });
-    on_operands(call, masked.collect())
+    answered(call, &masked.collect::<Vec<_>>())
 }
 
 /// Answers as the suite itself answers under the convention.
@@ -257,9 +253,8 @@ fn nan_left_in_place(operands: &[HostTensor]) -> Result<Vec<HostTensor>, SuiteEr
 fn truncated(call: &Call, operands: &[HostTensor]) -> Wrong {
     let right = suite(call.op).reference(call, operands)?;
     let shape = right[0].value.shape().to_vec();
-    let wide = |x: &HostTensor| {
-        mlx_parity_oracles::Tensor64::from_host(x).broadcast_to(&shape).map(|x| x.into_data())
-    };
+    let wide =
+        |x: &HostTensor| Tensor64::from_host(x).broadcast_to(&shape).map(Tensor64::into_data);
     let (a, b) = (wide(&operands[0])?, wide(&operands[1])?);
     let c = |a: f64, b: f64| if call.op == Op::Remainder { a % b } else { (a / b).trunc() };
     let values: Vec<f64> = a.iter().zip(&b).map(|(a, b)| c(*a, *b)).collect();

@@ -135,10 +135,9 @@ impl Tolerances {
             let before = self.lines[..at].iter().rev().find(|line| line.fits(call))?.units;
             match needs(id) {
                 Need::Unknown => return None,
-                Need::Other => {}
                 Need::Units(units) if units > before => return None,
                 Need::Units(units) if units > most => most = units,
-                Need::Units(_) => {}
+                Need::Other | Need::Units(_) => {}
             }
             allowed = if before > allowed { before } else { allowed };
         }
