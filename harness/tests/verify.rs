@@ -243,7 +243,7 @@ fn an_expected_failure_holds_and_passing_against_it_fails() {
     let project = Project::new();
     let expectations = project.path().join("goldens/expectations.toml");
     let entry = format!(
-        "[[expect]]\ncheck = \"{STORY}/*\"\nbackend = \"cpu\"\nmlx = \"0.32.2\"\n\
+        "[[expect]]\nchecks = [\"{STORY}/*\"]\nbackend = \"cpu\"\nmlx = \"0.32.2\"\n\
          kind = \"test\"\nreason = \"wrong on purpose\"\nupstream = \"none\"\n"
     );
     fs::write(&expectations, entry).unwrap();
