@@ -23,6 +23,7 @@ enum Command {
     Setup(command::setup::Setup),
     Verify(command::forward::Verify),
     Bench(command::forward::Bench),
+    Fuzz(command::fuzz::Fuzz),
     Doctor(command::forward::Doctor),
     Test(command::test::Test),
     #[command(hide = true)]
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Setup(setup) => setup.run(),
         Command::Verify(verify) => verify.run(),
         Command::Bench(bench) => bench.run(),
+        Command::Fuzz(fuzz) => fuzz.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Test(test) => test.run(),
         Command::Bindings(bindings) => bindings.run(),

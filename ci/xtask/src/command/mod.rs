@@ -2,5 +2,6 @@
 
 pub mod bindings;
 pub mod forward;
+pub mod fuzz;
 pub mod setup;
 pub mod test;
