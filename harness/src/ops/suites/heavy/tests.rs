@@ -20,13 +20,10 @@ const FLOATS: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 fn call(op: Op, dtype: Dtype, generator: Generator, arguments: &str) -> Call {
     let one = |pair: &str| {
         let (name, value) = pair.split_once('=').unwrap();
-        let value = if let Ok(int) = value.parse() {
-            Argument::Int(int)
-        } else if let Ok(truth) = value.parse() {
-            Argument::Bool(truth)
-        } else {
-            Argument::Text(value.to_owned())
-        };
+        let int = value.parse().ok().map(Argument::Int);
+        let value = int
+            .or_else(|| value.parse().ok().map(Argument::Bool))
+            .unwrap_or_else(|| Argument::Text(value.to_owned()));
         (name.to_owned(), value)
     };
     let arguments: BTreeMap<_, _> = arguments.split(',').map(one).collect();
