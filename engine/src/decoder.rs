@@ -131,9 +131,9 @@ impl<'m> Decoder<'m> {
         }
         let wanted = count.min(self.offset()) as i32;
         let trimmed = fault::trimmed(self.model.fault(), wanted);
-        self.caches.iter_mut().for_each(|cache| {
+        for cache in &mut self.caches {
             cache.trim(trimmed);
-        });
+        }
         self.just_trimmed = true;
         Ok(wanted as usize)
     }

@@ -128,7 +128,9 @@ pub(crate) fn stale(fault: Option<Fault>, before: &[KvCache], count: i32) -> Opt
         return None;
     }
     let mut stale = before.to_vec();
-    stale.iter_mut().for_each(|cache| cache.skip(count));
+    for cache in &mut stale {
+        cache.skip(count);
+    }
     Some(stale)
 }
 

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use common::{Folder, VOCAB, distance, on_mlx_thread};
+#[cfg(debug_assertions)]
+use mlx_parity_engine::Fault;
 use mlx_parity_engine::cache::{KvCache, PlainCache, RotatingCache};
 use mlx_parity_engine::{Array, Decoder, EngineError, LoadOptions, Model, config_keys};
 use mlx_parity_tensor::safetensors::{self, SafetensorsFile};
@@ -150,6 +152,36 @@ fn loaded_caches_go_on_as_the_saved_ones(#[case] at: usize) {
     });
 }
 
+#[cfg(debug_assertions)]
+#[rstest]
+fn each_fault_of_the_caches_shows_after_a_trim_and_only_there(
+    #[values("trim-one-short", "stale-slot")] name: &'static str,
+) {
+    on_mlx_thread(move || {
+        let fault = Some(Fault::parse(name).expect("a debug build"));
+        for folder in
+            [Folder::llama(Dtype::F32), Folder::qwen3(Dtype::F32), Folder::gemma3_text(Dtype::F32)]
+        {
+            let answer = |fault, trim: bool| {
+                let model = Model::load(folder.write().path(), &LoadOptions { fault });
+                let model = model.expect("a model");
+                let mut decoder = Decoder::new(&model, 1);
+                decoder.prefill(&IDS[..4]).expect("a prefill");
+                if trim {
+                    decoder.prefill(&[1, 2, 3]).expect("a detour");
+                    assert_eq!(decoder.trim(3).expect("inside the window"), 3, "it lies");
+                }
+                decoder.prefill(&IDS[4..7]).expect("the rest")
+            };
+            let good = answer(None, true);
+            assert_eq!(answer(None, false), good);
+            assert_eq!(answer(fault, false), good);
+            let off = distance(&good, &answer(fault, true));
+            assert!(off > 1e-4 && off.is_finite(), "{name}: {off}");
+        }
+    });
+}
+
 /// The message with which a decoder of `model` refuses the file, after which it is as before.
 fn refusal(model: &Model, file: &Path) -> String {
     let mut decoder = Decoder::new(model, 3);
@@ -190,6 +222,9 @@ fn caches_of_another_model_are_refused() {
 /// Metadata and tensors of a file of caches.
 type Parts = (BTreeMap<String, String>, BTreeMap<String, HostTensor>);
 
+/// A change that makes a file wrong, and what its refusal says.
+type Spoilt = (fn(&mut Parts), &'static str);
+
 #[test]
 fn a_file_that_contradicts_itself_is_refused() {
     on_mlx_thread(|| {
@@ -203,7 +238,7 @@ fn a_file_that_contradicts_itself_is_refused() {
         let tensors =
             saved.names().map(|name| (name.to_owned(), saved.tensor(name).expect("a tensor")));
         let good: Parts = (saved.metadata().clone(), tensors.collect());
-        let spoilt: [(fn(&mut Parts), &str); 8] = [
+        let spoilt: [Spoilt; 8] = [
             (|parts| drop(parts.0.insert("format".into(), "other".into())), "format is other"),
             (|parts| drop(parts.0.remove("layers.1")), "number of layers is 1, wanted 2"),
             (|parts| drop(parts.0.insert("layers.0".into(), "{}".into())), "layers.0 is {}"),

@@ -79,10 +79,10 @@ enum WireEffect {
 /// Reads one file.
 pub fn load(path: &FilePath) -> Result<Vec<Case>, CaseError> {
     let wire: WireFile = toml_dir::read(path)?;
-    wire.case.into_iter().map(|case| validate(path, case)).collect()
+    wire.case.iter().map(|case| validate(path, case)).collect()
 }
 
-fn validate(path: &FilePath, wire: WireMeta) -> Result<Case, CaseError> {
+fn validate(path: &FilePath, wire: &WireMeta) -> Result<Case, CaseError> {
     toml_dir::check_name(path, &wire.name)?;
     let invalid = |message: String| CaseError::Invalid {
         path: path.into(),
@@ -107,8 +107,8 @@ fn validate(path: &FilePath, wire: WireMeta) -> Result<Case, CaseError> {
         return Err(invalid("no `paths` and no `config`: nothing is checked".to_owned()));
     }
     checks.sort();
-    if let Some(twice) = checks.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(invalid(format!("the check `{}` stands twice", twice[0])));
+    if let Some([twice, _]) = checks.array_windows().find(|[one, next]| one == next) {
+        return Err(invalid(format!("the check `{twice}` stands twice")));
     }
     if let Prompt::Ids(ids) = &case.prompt
         && let Some(path) = case.paths.iter().find(|path| path.route.tokens() > ids.len())
