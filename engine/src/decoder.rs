@@ -1,11 +1,14 @@
 //! Teacher-forced decoding with mlx-lm's split of the prompt.
 
+use std::path::Path;
+
 use mlx_parity_tensor::HostTensor;
 use mlx_rs::Array;
 
 use crate::array::to_host;
-use crate::cache::KvCache;
+use crate::cache::{self, KvCache};
 use crate::error::{EngineError, op};
+use crate::fault;
 use crate::model::Model;
 use crate::ops;
 use crate::taps::{TapSink, Taps};
@@ -13,7 +16,7 @@ use crate::taps::{TapSink, Taps};
 /// The chunk length that `generate_step` of `mlx_lm/generate.py` defaults to.
 pub const DEFAULT_PREFILL_STEP_SIZE: usize = 2048;
 
-/// A model and the caches of one sequence.
+/// A model and the caches of one sequence, or of several of equal length side by side.
 pub struct Decoder<'m> {
     model: &'m Model,
     caches: Vec<KvCache>,
@@ -22,6 +25,8 @@ pub struct Decoder<'m> {
     sink: TapSink,
     tapped: Vec<(String, HostTensor)>,
     failed: bool,
+    /// The next call is the first after a trim.
+    just_trimmed: bool,
 }
 
 impl<'m> Decoder<'m> {
@@ -35,12 +40,18 @@ impl<'m> Decoder<'m> {
             sink: TapSink::default(),
             tapped: Vec::new(),
             failed: false,
+            just_trimmed: false,
         }
     }
 
     /// Tokens seen so far.
     pub fn offset(&self) -> usize {
         self.caches.first().map_or(0, |cache| cache.offset() as usize)
+    }
+
+    /// Tokens of a prompt that one call takes.
+    pub fn prefill_step_size(&self) -> usize {
+        self.prefill_step_size
     }
 
     /// Chooses the intermediates that later calls keep.
@@ -63,15 +74,30 @@ impl<'m> Decoder<'m> {
     /// [`EngineError::ZeroPrefillStep`] before anything is computed; [`EngineError::Op`] where MLX
     /// throws, and [`EngineError::DecoderFailed`] on every call after that.
     pub fn prefill(&mut self, ids: &[u32]) -> Result<HostTensor, EngineError> {
-        let mut bytes = Vec::new();
+        self.prefill_batch(&[ids])?.pop().ok_or(EngineError::EmptyPrompt)
+    }
+
+    /// [`Decoder::prefill`] of several prompts of equal length in one batch: the logits of each row,
+    /// `[ids, vocab]`. Rows see nothing of each other; rounding may differ from that of a row alone.
+    ///
+    /// # Errors
+    /// As [`Decoder::prefill`]; [`EngineError::UnequalRows`], and [`EngineError::BatchSize`] where the
+    /// caches hold another number of sequences.
+    pub fn prefill_batch(&mut self, rows: &[&[u32]]) -> Result<Vec<HostTensor>, EngineError> {
+        let mut bytes = vec![Vec::new(); rows.len()];
         let mut dtype = self.model.dtype();
-        self.run_prompt(ids, |logits| {
+        self.run_prompt(rows, |logits| {
             let logits = to_host(logits)?;
             dtype = logits.dtype();
-            bytes.extend(logits.into_bytes());
+            let row = logits.bytes().len() / rows.len();
+            for (bytes, row) in bytes.iter_mut().zip(logits.bytes().chunks_exact(row)) {
+                bytes.extend_from_slice(row);
+            }
             Ok(())
         })?;
-        Ok(HostTensor::new(dtype, vec![ids.len(), self.model.vocab_size()], bytes)?)
+        let shape = [rows.first().map_or(0, |row| row.len()), self.model.vocab_size()];
+        let tensors = bytes.into_iter().map(|bytes| HostTensor::new(dtype, shape, bytes));
+        Ok(tensors.collect::<Result<_, _>>()?)
     }
 
     /// Runs one more token and returns its logits, `[1, vocab]`, in the model's dtype.
@@ -79,67 +105,133 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`EngineError::TokenOutOfRange`] before anything is computed; else as [`Decoder::prefill`].
     pub fn step(&mut self, id: u32) -> Result<HostTensor, EngineError> {
-        let logits = to_host(&self.step_logits(id)?)?;
-        let shape = vec![1, self.model.vocab_size()];
+        self.step_batch(&[id])
+    }
+
+    /// [`Decoder::step`] of a batch, one token a row: logits `[rows, vocab]`.
+    ///
+    /// # Errors
+    /// As [`Decoder::step`], and [`EngineError::BatchSize`].
+    pub fn step_batch(&mut self, ids: &[u32]) -> Result<HostTensor, EngineError> {
+        let logits = to_host(&self.step_logits(ids)?)?;
+        let shape = vec![ids.len(), self.model.vocab_size()];
         Ok(HostTensor::new(logits.dtype(), shape, logits.into_bytes())?)
+    }
+
+    /// Forgets the newest `count` positions of every layer, at most all, and returns how many it
+    /// forgot (`trim_prompt_cache` of `mlx_lm/models/cache.py`).
+    ///
+    /// # Errors
+    /// [`EngineError::NotTrimmable`] where the window of a layer has wrapped, and nothing is
+    /// forgotten; [`EngineError::DecoderFailed`] after a failed call.
+    pub fn trim(&mut self, count: usize) -> Result<usize, EngineError> {
+        self.sound()?;
+        if let Some(layer) = self.caches.iter().position(|cache| !cache.is_trimmable()) {
+            return Err(EngineError::NotTrimmable { layer, seen: self.offset() });
+        }
+        let wanted = count.min(self.offset()) as i32;
+        let trimmed = fault::trimmed(self.model.fault(), wanted);
+        for cache in &mut self.caches {
+            cache.trim(trimmed);
+        }
+        self.just_trimmed = true;
+        Ok(wanted as usize)
+    }
+
+    /// Writes the caches to a safetensors file, whole buffers and counters, for
+    /// [`Decoder::load_caches`] of a decoder of the same model.
+    ///
+    /// # Errors
+    /// [`EngineError::Safetensors`] where the file cannot be written, [`EngineError::Op`] where MLX
+    /// throws, [`EngineError::DecoderFailed`] after a failed call.
+    pub fn save_caches(&self, file: &Path) -> Result<(), EngineError> {
+        self.sound()?;
+        cache::save(file, &self.caches, &self.model.cache_form())
+    }
+
+    /// Puts saved caches in the place of this decoder's own.
+    ///
+    /// # Errors
+    /// [`EngineError::SavedCaches`] where they are another model's, or of another shape, dtype or
+    /// window than this model's, or the file contradicts itself; [`EngineError::Safetensors`] where it
+    /// cannot be read. The decoder is then as it was.
+    pub fn load_caches(&mut self, file: &Path) -> Result<(), EngineError> {
+        let empty = self.model.network().new_caches();
+        self.caches = cache::load(file, &empty, &self.model.cache_form())?;
+        self.failed = false;
+        Ok(())
     }
 
     /// [`Decoder::prefill`] that copies nothing out: the logits of the last position, `[1, 1, vocab]`.
     pub(crate) fn prompt_logits(&mut self, ids: &[u32]) -> Result<Array, EngineError> {
         let mut last = None;
-        self.run_prompt(ids, |logits| {
+        self.run_prompt(&[ids], |logits| {
             last = Some(logits.clone());
             Ok(())
         })?;
         last.ok_or(EngineError::EmptyPrompt)
     }
 
-    /// [`Decoder::step`] that copies nothing out: `[1, 1, vocab]`.
-    pub(crate) fn step_logits(&mut self, id: u32) -> Result<Array, EngineError> {
-        self.check(&[id])?;
+    /// [`Decoder::step_batch`] that copies nothing out: `[rows, 1, vocab]`.
+    pub(crate) fn step_logits(&mut self, ids: &[u32]) -> Result<Array, EngineError> {
+        let rows: Vec<&[u32]> = ids.chunks(1).collect();
+        self.check(&rows)?;
         self.steps += 1;
         if let Some(fault) = self.model.fault() {
             fault.strike(self.steps);
         }
-        self.guarded(|decoder| decoder.call(&[id], &mut |_| Ok(())))
+        self.guarded(|decoder| decoder.call(&rows, &mut |_| Ok(())))
     }
 
     fn run_prompt(
         &mut self,
-        ids: &[u32],
+        rows: &[&[u32]],
         mut each: impl FnMut(&Array) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
-        let (last, head) = ids.split_last().ok_or(EngineError::EmptyPrompt)?;
         if self.prefill_step_size == 0 {
             return Err(EngineError::ZeroPrefillStep);
         }
-        self.check(ids)?;
+        self.check(rows)?;
+        let last = rows[0].len() - 1;
         self.guarded(|decoder| {
-            for chunk in head.chunks(decoder.prefill_step_size) {
-                decoder.call(chunk, &mut each)?;
+            let part = |start: usize, stop: usize| -> Vec<&[u32]> {
+                rows.iter().map(|row| &row[start..stop]).collect()
+            };
+            for start in (0..last).step_by(decoder.prefill_step_size) {
+                let stop = start.saturating_add(decoder.prefill_step_size).min(last);
+                decoder.call(&part(start, stop), &mut each)?;
                 op("clear_cache", mlx_rs::memory::clear_cache())?;
             }
-            decoder.call(&[*last], &mut each)?;
+            decoder.call(&part(last, last + 1), &mut each)?;
             Ok(())
         })
     }
 
-    /// One model call: builds the graph, evaluates the caches, hands the logits `[1, n, vocab]` out.
+    /// One model call: builds the graph, evaluates the caches, hands the logits `[rows, n, vocab]` out.
     fn call(
         &mut self,
-        ids: &[u32],
+        rows: &[&[u32]],
         each: &mut impl FnMut(&Array) -> Result<(), EngineError>,
     ) -> Result<Array, EngineError> {
         // The reference makes its ids from Python integers: i32.
-        let ids: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
-        let ids = Array::from_slice(&ids, &[1, ids.len() as i32]);
+        let ids: Vec<i32> = rows.iter().copied().flatten().map(|&id| id as i32).collect();
+        let count = (ids.len() / rows.len()) as i32;
+        let ids = Array::from_slice(&ids, &[rows.len() as i32, count]);
         let network = self.model.network();
         let before = self.offset();
+        let stale = if std::mem::take(&mut self.just_trimmed) {
+            fault::stale(self.model.fault(), &self.caches, count)
+        } else {
+            None
+        };
         let logits = network.forward(&ids, &mut self.caches, &mut self.sink)?;
         self.warn_past_training(before);
         ops::eval(self.caches.iter().flat_map(KvCache::state))?;
         each(&logits)?;
         self.tapped.extend(self.sink.drain()?);
+        if let Some(stale) = stale {
+            self.caches = stale;
+        }
         Ok(logits)
     }
 
@@ -155,16 +247,38 @@ impl<'m> Decoder<'m> {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        if self.failed {
-            return Err(EngineError::DecoderFailed);
-        }
+        self.sound()?;
         self.failed = true;
         let result = work(self)?;
         self.failed = false;
         Ok(result)
     }
 
-    fn check(&self, ids: &[u32]) -> Result<(), EngineError> {
+    fn sound(&self) -> Result<(), EngineError> {
+        if self.failed { Err(EngineError::DecoderFailed) } else { Ok(()) }
+    }
+
+    /// Checks the rows of a call: there are as many as the caches hold, of one length above zero, and
+    /// MLX will find all their ids.
+    fn check(&self, rows: &[&[u32]]) -> Result<(), EngineError> {
+        let wanted = rows.first().map_or(0, |row| row.len());
+        if wanted == 0 {
+            return Err(EngineError::EmptyPrompt);
+        }
+        let held = self.caches.first().and_then(KvCache::batch);
+        if let Some(wanted) = held.filter(|held| *held != rows.len()) {
+            return Err(EngineError::BatchSize { found: rows.len(), wanted });
+        }
+        for (row, ids) in rows.iter().enumerate() {
+            if ids.len() != wanted {
+                return Err(EngineError::UnequalRows { row, found: ids.len(), wanted });
+            }
+            self.check_ids(ids)?;
+        }
+        Ok(())
+    }
+
+    fn check_ids(&self, ids: &[u32]) -> Result<(), EngineError> {
         let vocab_size = self.model.vocab_size();
         match ids.iter().position(|&id| id as usize >= vocab_size) {
             Some(position) => {

@@ -122,6 +122,46 @@ pub enum EngineError {
     /// A call on a decoder whose caches an earlier failure left half-updated.
     #[error("the decoder failed in an earlier call and its caches are incomplete; make a new one")]
     DecoderFailed,
+    /// Rows of a batch that differ in length.
+    #[error("row {row} of the batch has {found} tokens, row 0 has {wanted}; there is no padding")]
+    UnequalRows {
+        /// The row, counted from 0.
+        row: usize,
+        /// Its length.
+        found: usize,
+        /// The length of the first row.
+        wanted: usize,
+    },
+    /// A call with another number of rows than the caches hold.
+    #[error("the call has {found} rows, the caches hold {wanted} sequences")]
+    BatchSize {
+        /// Rows of the call.
+        found: usize,
+        /// Sequences in the caches.
+        wanted: usize,
+    },
+    /// A trim of caches of which one has forgotten positions.
+    #[error(
+        "layer {layer} has seen {seen} positions and its window has wrapped: it cannot be trimmed"
+    )]
+    NotTrimmable {
+        /// The first such layer, counted from 0.
+        layer: usize,
+        /// Positions it has seen.
+        seen: usize,
+    },
+    /// Saved caches of another model, or a file that contradicts itself.
+    #[error("{}: {what} is {found}, wanted {wanted}", file.display())]
+    SavedCaches {
+        /// The file.
+        file: PathBuf,
+        /// What does not fit.
+        what: String,
+        /// What it is.
+        found: String,
+        /// What it must be.
+        wanted: String,
+    },
     /// A fault name that does not exist.
     #[error("fault `{found}` does not exist; known: {}", known.join(", "))]
     UnknownFault {

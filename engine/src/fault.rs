@@ -5,6 +5,7 @@
 use mlx_rs::{Array, Dtype};
 
 use crate::array::to_host;
+use crate::cache::KvCache;
 use crate::error::EngineError;
 use crate::ops::{self, Mask};
 
@@ -17,6 +18,10 @@ pub enum Fault {
     DropLastKey,
     /// The attention softmax in bf16 instead of f32.
     SoftmaxDtype,
+    /// A trim forgets one position less than it says.
+    TrimOneShort,
+    /// What is written first after a trim is lost: later calls read what its slots held before.
+    StaleSlot,
     /// `abort()` in the third decode step.
     Abort,
     /// The third decode step never ends.
@@ -30,8 +35,16 @@ const FATAL_STEP: usize = 3;
 
 impl Fault {
     /// Every name [`Fault::parse`] takes.
-    pub const NAMES: &'static [&'static str] =
-        &["rope-base", "drop-last-key", "softmax-dtype", "abort", "hang", "segv"];
+    pub const NAMES: &'static [&'static str] = &[
+        "rope-base",
+        "drop-last-key",
+        "softmax-dtype",
+        "trim-one-short",
+        "stale-slot",
+        "abort",
+        "hang",
+        "segv",
+    ];
 
     /// The fault of a name in [`Fault::NAMES`].
     ///
@@ -43,6 +56,8 @@ impl Fault {
             "rope-base" => Self::RopeBase,
             "drop-last-key" => Self::DropLastKey,
             "softmax-dtype" => Self::SoftmaxDtype,
+            "trim-one-short" => Self::TrimOneShort,
+            "stale-slot" => Self::StaleSlot,
             "abort" => Self::Abort,
             "hang" => Self::Hang,
             "segv" => Self::Segv,
@@ -76,7 +91,11 @@ impl Fault {
                 std::thread::park();
             },
             Self::Segv => write_to_null(),
-            Self::RopeBase | Self::DropLastKey | Self::SoftmaxDtype => {}
+            Self::RopeBase
+            | Self::DropLastKey
+            | Self::SoftmaxDtype
+            | Self::TrimOneShort
+            | Self::StaleSlot => {}
         }
     }
 }
@@ -95,6 +114,24 @@ pub(crate) fn rope_base(fault: Option<Fault>, base: f64) -> f64 {
     } else {
         base
     }
+}
+
+/// The positions that a trim forgets under a fault, of those it was asked to.
+pub(crate) fn trimmed(fault: Option<Fault>, count: i32) -> i32 {
+    let short = cfg!(debug_assertions) && fault == Some(Fault::TrimOneShort);
+    if short { (count - 1).max(0) } else { count }
+}
+
+/// The caches that a call leaves behind under a fault: what they were, `count` positions on.
+pub(crate) fn stale(fault: Option<Fault>, before: &[KvCache], count: i32) -> Option<Vec<KvCache>> {
+    if !cfg!(debug_assertions) || fault != Some(Fault::StaleSlot) {
+        return None;
+    }
+    let mut stale = before.to_vec();
+    for cache in &mut stale {
+        cache.skip(count);
+    }
+    Some(stale)
 }
 
 /// Attention under a fault; `newest` is the column of the newest key.

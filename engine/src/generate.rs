@@ -76,7 +76,7 @@ pub fn generate(
             return Ok(Generated { ids, finish: Finish::Stopped });
         }
         if ids.len() < options.max_tokens {
-            logits = decoder.step_logits(id)?;
+            logits = decoder.step_logits(&[id])?;
         }
     }
     Ok(Generated { ids, finish: Finish::Length })

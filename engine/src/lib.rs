@@ -20,7 +20,7 @@ pub use error::EngineError;
 pub use fault::Fault;
 pub use generate::{Finish, GenerateOptions, Generated, generate};
 pub use mlx_rs::Array;
-pub use model::{LoadOptions, Model, supported_model_types};
+pub use model::{LoadOptions, Model, config_keys, supported_model_types};
 pub use runtime::{RuntimeInfo, runtime_info};
 pub use taps::Taps;
 pub use tokenizer::Tokenizer;

@@ -3,7 +3,7 @@
 //! Names follow the modules of the reference: `embed`, `layers.{i}.input_layernorm`,
 //! `layers.{i}.self_attn.{q,k,v}` (projections), `.{q_norm,k_norm}` where the architecture has them,
 //! `.{q_rope,k_rope}`, `.sdpa`, `.o`, the other norms of the layer, `layers.{i}.mlp.{gate,up,act,down}`,
-//! `layers.{i}.out`, `norm`, `logits`. Values keep the batch axis of 1 and the model's own dtype.
+//! `layers.{i}.out`, `norm`, `logits`. Values keep the batch axis and the model's own dtype.
 
 use std::collections::BTreeSet;
 

@@ -58,6 +58,10 @@ impl Weights {
         })
     }
 
+    pub(crate) fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
     /// Whether the checkpoint holds a tensor of this name.
     pub fn has(&self, name: &str) -> bool {
         self.checkpoint.contains(name)

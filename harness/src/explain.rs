@@ -28,7 +28,7 @@ pub enum ExplainError {
     #[error("the engine gave no intermediates: {0}")]
     Engine(String),
     /// Not a replay of a model.
-    #[error("only a model has intermediates; this case calls one op")]
+    #[error("only a replay of a golden has intermediates to compare with")]
     NoIntermediates,
     /// A file between the two.
     #[error(transparent)]

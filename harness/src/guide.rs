@@ -6,5 +6,8 @@ pub mod concepts {}
 #[doc = include_str!("../guide/adding-a-case.md")]
 pub mod adding_a_case {}
 
+#[doc = include_str!("../guide/adding-a-meta-case.md")]
+pub mod adding_a_meta_case {}
+
 #[doc = include_str!("../guide/adding-an-op-case.md")]
 pub mod adding_an_op_case {}

@@ -12,6 +12,7 @@ pub mod expect;
 pub mod explain;
 pub mod fingerprint;
 pub mod golden;
+pub mod meta;
 pub mod model;
 pub mod ops;
 pub mod oracle;

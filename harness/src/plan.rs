@@ -73,19 +73,24 @@ impl<'a> Planner<'a> {
 
     /// Plans one case.
     pub fn plan(&mut self, case: Case) -> Planned {
-        let Some(replay) = case.replay().cloned() else { return self.plan_op(case) };
-        let Some(model) = self.registry.get(&replay.model).cloned() else {
-            let message =
-                format!("model `{}` is not in goldens/models.toml; add it there", replay.model);
-            let job = self.job(case, replay.model, String::new(), None);
+        let Some(name) = case.model().map(str::to_owned) else { return self.plan_op(case) };
+        let Some(model) = self.registry.get(&name).cloned() else {
+            let message = format!("model `{name}` is not in goldens/models.toml; add it there");
+            let job = self.job(case, name, String::new(), None);
             return left_out(&job, NotRunKind::GoldenUnfit, &message);
         };
-        let planned = if model.provisioned(self.root) {
-            self.golden(&case, &replay, &model)
-        } else {
+        if !model.provisioned(self.root) {
             let message = format!("model not provisioned: {}", model.provision);
-            Err((NotRunKind::ModelNotProvisioned, message))
+            let job = self.job(case, model.subject, model.dtype, None);
+            return left_out(&job, NotRunKind::ModelNotProvisioned, &message);
+        }
+        let Some(replay) = case.replay().cloned() else {
+            let dir = model.dir(self.root);
+            let mut job = self.job(case, model.subject, model.dtype, None);
+            job.model = Some(dir);
+            return Planned::Job(Box::new(job));
         };
+        let planned = self.golden(&case, &replay, &model);
         let model_dir = model.dir(self.root);
         let mut job = self.job(case, model.subject, model.dtype, None);
         match planned {
@@ -101,7 +106,7 @@ impl<'a> Planner<'a> {
     fn plan_op(&mut self, case: Case) -> Planned {
         let (subject, dtype, calls) = match &case.kind {
             Kind::Op(op) => (op.op.clone(), op.dtype.name().to_owned(), op.calls()),
-            Kind::Replay(_) => Default::default(),
+            Kind::Replay(_) | Kind::Meta(_) => Default::default(),
         };
         let bounds = self.bounds(&calls);
         let mut job = self.job(case, subject, dtype, None);
@@ -194,7 +199,16 @@ impl<'a> Planner<'a> {
 
     fn job(&self, case: Case, subject: String, dtype: String, files: Option<ReplayFiles>) -> Job {
         let fault = self.options.fault.clone();
-        Job { case, subject, dtype, files, bounds: Vec::new(), notes: Vec::new(), fault }
+        Job {
+            case,
+            subject,
+            dtype,
+            files,
+            model: None,
+            bounds: Vec::new(),
+            notes: Vec::new(),
+            fault,
+        }
     }
 }
 

@@ -94,7 +94,7 @@ fn trials() -> Result<Vec<Trial>, Box<dyn std::error::Error>> {
 }
 
 fn trial(suite: &Arc<Suite>, case: Case) -> Trial {
-    let model = case.replay().and_then(|replay| suite.registry.get(&replay.model));
+    let model = case.model().and_then(|model| suite.registry.get(model));
     let provisioned = model.is_none_or(|model| model.provisioned(&suite.root));
     let name = case.id.replace('/', "::");
     let suite = Arc::clone(suite);

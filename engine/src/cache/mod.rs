@@ -3,10 +3,12 @@
 mod mask;
 mod plain;
 mod rotating;
+mod saved;
 
 pub use mask::causal_mask;
 pub use plain::PlainCache;
 pub use rotating::RotatingCache;
+pub(crate) use saved::{Form, load, save};
 
 use mlx_rs::Array;
 
@@ -66,11 +68,47 @@ impl KvCache {
 
     /// The buffers, for evaluation between prefill chunks.
     pub fn state(&self) -> impl Iterator<Item = &Array> {
-        let buffers = match self {
+        self.buffers().into_iter().flat_map(|pair| [&pair.keys, &pair.values])
+    }
+
+    /// Sequences side by side in the buffers; none before the first update.
+    pub fn batch(&self) -> Option<usize> {
+        self.buffers().map(|buffers| buffers.keys.dim(0) as usize)
+    }
+
+    /// Whether [`KvCache::trim`] can forget the newest positions: a window may not have wrapped.
+    pub fn is_trimmable(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Rotating(cache) => cache.is_trimmable(),
+        }
+    }
+
+    /// Forgets the newest `count` positions and returns how many it forgot: at most all, and none
+    /// where the cache is not trimmable.
+    pub fn trim(&mut self, count: i32) -> i32 {
+        match self {
+            Self::Plain(cache) => cache.trim(count),
+            Self::Rotating(cache) => cache.trim(count),
+        }
+    }
+
+    /// Counts `count` positions as seen without writing their rows, where the buffers have room:
+    /// for a deliberate fault.
+    pub(crate) fn skip(&mut self, count: i32) {
+        let room = self.buffers().map_or(0, Buffers::capacity) - self.offset();
+        match self {
+            _ if count > room => {}
+            Self::Plain(cache) => cache.skip(count),
+            Self::Rotating(cache) => cache.skip(count),
+        }
+    }
+
+    fn buffers(&self) -> Option<&Buffers> {
+        match self {
             Self::Plain(cache) => cache.buffers(),
             Self::Rotating(cache) => cache.buffers(),
-        };
-        buffers.into_iter().flat_map(|pair| [&pair.keys, &pair.values])
+        }
     }
 }
 

@@ -28,6 +28,23 @@ impl PlainCache {
         self.buffers.as_ref()
     }
 
+    /// The cache that held `buffers` and had seen `offset` positions.
+    pub(super) fn restored(buffers: Option<Buffers>, offset: i32) -> Self {
+        Self { buffers, offset }
+    }
+
+    /// `trim`: forgets the newest `count` positions, at most all, and returns how many.
+    pub fn trim(&mut self, count: i32) -> i32 {
+        let count = count.min(self.offset);
+        self.offset -= count;
+        count
+    }
+
+    /// Counts positions as seen whose rows nobody wrote.
+    pub(super) fn skip(&mut self, count: i32) {
+        self.offset += count;
+    }
+
     /// Writes the new rows behind the last ones and returns views of all rows so far.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! rows first bring the old ones back into order. The first `keep` rows are never overwritten.
 
 use mlx_rs::Array;
+use serde::{Deserialize, Serialize};
 
 use super::plain::filled;
 use super::{Buffers, STEP, causal_mask};
@@ -20,6 +21,16 @@ pub struct RotatingCache {
     index: i32,
     max_size: i32,
     keep: i32,
+}
+
+/// Where a rotating cache stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Counters {
+    pub(super) offset: i32,
+    pub(super) index: i32,
+    pub(super) max_size: i32,
+    pub(super) keep: i32,
 }
 
 impl RotatingCache {
@@ -39,6 +50,41 @@ impl RotatingCache {
 
     pub(crate) fn buffers(&self) -> Option<&Buffers> {
         self.buffers.as_ref()
+    }
+
+    /// The cache that held `buffers` and stood at `counters`.
+    pub(super) fn restored(buffers: Option<Buffers>, counters: Counters) -> Self {
+        let Counters { offset, index, max_size, keep } = counters;
+        Self { buffers, offset, index, max_size, keep }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let Self { offset, index, max_size, keep, .. } = *self;
+        Counters { offset, index, max_size, keep }
+    }
+
+    /// `is_trimmable`: no position has been forgotten yet, so the newest rows are the last ones.
+    pub fn is_trimmable(&self) -> bool {
+        self.offset < self.max_size
+    }
+
+    /// `trim`: forgets the newest `count` positions, at most all, and returns how many. Only right
+    /// where [`RotatingCache::is_trimmable`]; elsewhere nothing is done and 0 returned, as
+    /// `trim_prompt_cache` of the reference does.
+    pub fn trim(&mut self, count: i32) -> i32 {
+        if !self.is_trimmable() {
+            return 0;
+        }
+        let count = count.min(self.offset);
+        self.offset -= count;
+        self.index -= count;
+        count
+    }
+
+    /// Counts positions as seen whose rows nobody wrote.
+    pub(super) fn skip(&mut self, count: i32) {
+        self.offset += count;
+        self.index += count;
     }
 
     /// Takes new rows in and returns the rows that may be attended to: in buffer order after a

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::keys::keys_of;
 use super::{ConfigFile, Dims, LayerKind, RopeConfig, RopeScaling};
 use crate::error::EngineError;
 
@@ -114,6 +115,11 @@ pub struct Gemma3TextConfig {
 }
 
 impl Gemma3TextConfig {
+    /// Every key of a `gemma3_text` config that this reader knows.
+    pub(crate) fn keys() -> &'static [&'static str] {
+        keys_of::<WireGemma3Text>()
+    }
+
     /// Reads a `gemma3_text` config.
     ///
     /// # Errors

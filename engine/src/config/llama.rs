@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::keys::keys_of;
 use super::{Biases, ConfigFile, DenseConfig, Dims, LayerKind, RopeConfig, RopeScaling};
 use crate::error::EngineError;
 
@@ -51,6 +52,11 @@ fn default_tied() -> bool {
 }
 
 impl DenseConfig {
+    /// Every key of a llama config that this reader knows.
+    pub(crate) fn llama_keys() -> &'static [&'static str] {
+        keys_of::<WireLlama>()
+    }
+
     /// Reads a llama config.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ mod dims;
 mod gemma3_text;
 mod harmless;
 mod json;
+mod keys;
 mod llama;
 mod quantization;
 mod qwen3;
@@ -18,6 +19,7 @@ pub use dense::{Biases, DenseConfig, LayerKind};
 pub use dims::Dims;
 pub use gemma3_text::Gemma3TextConfig;
 pub use harmless::HARMLESS;
+pub(crate) use quantization::KEYS as QUANTIZATION_KEYS;
 pub use quantization::{Override, Quantization};
 pub use rope::{RopeConfig, RopeScaling};
 
@@ -51,6 +53,12 @@ impl ConfigFile {
     /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The object as JSON text that spacing and the order of keys do not change.
+    pub(crate) fn canonical(&self) -> String {
+        let sorted: std::collections::BTreeMap<_, _> = self.object.iter().collect();
+        serde_json::json!(sorted).to_string()
     }
 
     /// The value of `model_type`.

@@ -29,8 +29,10 @@ pub enum Override {
 }
 
 /// Keys this reader owns.
+pub(crate) const KEYS: &[&str] = &["quantization", "quantization_config", "quantize_activations"];
+
 pub(super) fn is_key(key: &str) -> bool {
-    matches!(key, "quantization" | "quantization_config" | "quantize_activations")
+    KEYS.contains(&key)
 }
 
 impl Quantization {

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::keys::keys_of;
 use super::{Biases, ConfigFile, DenseConfig, Dims, LayerKind, RopeConfig, RopeScaling};
 use crate::error::EngineError;
 
@@ -35,6 +36,11 @@ struct WireQwen3 {
 }
 
 impl DenseConfig {
+    /// Every key of a qwen3 config that this reader knows.
+    pub(crate) fn qwen3_keys() -> &'static [&'static str] {
+        keys_of::<WireQwen3>()
+    }
+
     /// Reads a qwen3 config.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 mod attention;
 mod dense;
 mod gemma3_text;
+mod identity;
 mod mlp;
 mod remap;
 
@@ -13,8 +14,8 @@ use mlx_parity_tensor::Dtype;
 use mlx_rs::Array;
 
 use crate::array::host_dtype;
-use crate::cache::KvCache;
-use crate::config::{ConfigFile, DenseConfig, Dims, Gemma3TextConfig};
+use crate::cache::{Form, KvCache};
+use crate::config::{self, ConfigFile, DenseConfig, Dims, Gemma3TextConfig};
 use crate::error::{EngineError, op};
 use crate::fault::Fault;
 use crate::taps::TapSink;
@@ -23,6 +24,8 @@ use crate::weights::Weights;
 /// One supported `model_type`.
 struct Architecture {
     model_type: &'static str,
+    /// The keys its config reader knows.
+    keys: fn() -> &'static [&'static str],
     load: Load,
 }
 
@@ -32,18 +35,21 @@ type Load = fn(&ConfigFile, &mut Weights, Option<Fault>) -> Result<Box<dyn Netwo
 const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         model_type: "llama",
+        keys: DenseConfig::llama_keys,
         load: |file, weights, fault| {
             Ok(Box::new(dense::Dense::load(&DenseConfig::read_llama(file)?, weights, fault)?))
         },
     },
     Architecture {
         model_type: "qwen3",
+        keys: DenseConfig::qwen3_keys,
         load: |file, weights, fault| {
             Ok(Box::new(dense::Dense::load(&DenseConfig::read_qwen3(file)?, weights, fault)?))
         },
     },
     Architecture {
         model_type: "gemma3_text",
+        keys: Gemma3TextConfig::keys,
         load: |file, weights, fault| {
             let config = Gemma3TextConfig::read(file)?;
             Ok(Box::new(gemma3_text::Gemma3Text::load(file, &config, weights, fault)?))
@@ -56,9 +62,21 @@ pub fn supported_model_types() -> Vec<&'static str> {
     ARCHITECTURES.iter().map(|architecture| architecture.model_type).collect()
 }
 
+/// Every key of `config.json` that the reader of a model type gives a meaning, or takes only with the
+/// value that changes nothing; none for a type that is not supported. Those of
+/// [`HARMLESS`](crate::config::HARMLESS) are taken besides, and any other key is refused.
+pub fn config_keys(model_type: &str) -> Vec<&'static str> {
+    ARCHITECTURES
+        .iter()
+        .filter(|architecture| architecture.model_type == model_type)
+        .flat_map(|architecture| (architecture.keys)().iter().chain(config::QUANTIZATION_KEYS))
+        .copied()
+        .collect()
+}
+
 /// A loaded architecture.
 pub(crate) trait Network {
-    /// Builds the graph of logits `[1, n, vocab]` for ids `[1, n]` behind what the caches hold, and
+    /// Builds the graph of logits `[batch, n, vocab]` for ids `[batch, n]` behind what the caches hold, and
     /// takes the new positions into the caches.
     fn forward(
         &self,
@@ -90,6 +108,7 @@ pub struct Model {
     network: Box<dyn Network>,
     dtype: Dtype,
     eos_token_ids: Vec<u32>,
+    identity: String,
     fault: Option<Fault>,
 }
 
@@ -109,6 +128,7 @@ impl Model {
         let file = ConfigFile::read(dir)?;
         let architecture = architecture(&file)?;
         let mut weights = Weights::open(dir, &file)?;
+        let identity = identity::of(&file, weights.checkpoint())?;
         let network = (architecture.load)(&file, &mut weights, options.fault)?;
         weights.finish(&file)?;
         Ok(Self {
@@ -116,6 +136,7 @@ impl Model {
             dtype: host_dtype(network.dtype())?,
             network,
             eos_token_ids: file.eos_token_ids()?,
+            identity,
             fault: options.fault,
         })
     }
@@ -152,6 +173,17 @@ impl Model {
 
     pub(crate) fn network(&self) -> &dyn Network {
         self.network.as_ref()
+    }
+
+    /// What caches of this model look like, to keep those of another out.
+    pub(crate) fn cache_form(&self) -> Form<'_> {
+        let dims = self.network.dims();
+        Form {
+            model: &self.identity,
+            dtype: self.dtype,
+            kv_heads: dims.kv_heads,
+            head_dim: dims.head_dim,
+        }
     }
 
     pub(crate) fn fault(&self) -> Option<Fault> {

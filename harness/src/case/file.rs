@@ -8,7 +8,8 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    Case, CaseError, DEFAULT_PREFILL_STEP, DecodeFrom, Kind, Prompt, Replay, op_file, toml_dir,
+    Case, CaseError, DEFAULT_PREFILL_STEP, DecodeFrom, Kind, Prompt, Replay, meta_file, op_file,
+    toml_dir,
 };
 use crate::row::Tier;
 
@@ -46,6 +47,9 @@ pub fn load_all(cases: &Path) -> Result<Vec<Case>, CaseError> {
         for path in toml_dir::files(&cases.join(tier.name()))? {
             all.extend(&path, load_replays(&path, tier, oracle)?)?;
         }
+    }
+    for path in toml_dir::files(&cases.join(Tier::Meta.name()))? {
+        all.extend(&path, meta_file::load(&path)?)?;
     }
     Ok(all.cases)
 }

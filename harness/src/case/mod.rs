@@ -5,6 +5,7 @@
 
 mod file;
 mod filter;
+mod meta_file;
 mod op_file;
 mod toml_dir;
 
@@ -17,7 +18,7 @@ pub use self::{
     file::load_all,
     filter::{Filter, parse_shard},
 };
-use crate::{ops::OpCase, row::Tier};
+use crate::{meta::MetaCase, ops::OpCase, row::Tier};
 
 /// mlx-lm's default prefill chunk, in tokens.
 pub const DEFAULT_PREFILL_STEP: usize = 2048;
@@ -66,6 +67,8 @@ pub enum Kind {
     Replay(Replay),
     /// Calls an op and compares with the float64 reference.
     Op(OpCase),
+    /// Asks a model the same thing in several ways.
+    Meta(MetaCase),
 }
 
 /// A model replayed against frozen logits (tiers L1 and L2).
@@ -98,6 +101,7 @@ impl Case {
                 "decode-from": replay.decode_from, "prefill-step": replay.prefill_step,
             }),
             Kind::Op(op) => serde_json::json!({ "id": self.id, "op": op }),
+            Kind::Meta(meta) => serde_json::json!({ "id": self.id, "meta": meta }),
         };
         crate::digest::of_bytes(identity.to_string().as_bytes())
     }
@@ -107,6 +111,7 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => &replay.oracle,
             Kind::Op(_) => "ref64",
+            Kind::Meta(_) => "self",
         }
     }
 
@@ -114,7 +119,16 @@ impl Case {
     pub fn replay(&self) -> Option<&Replay> {
         match &self.kind {
             Kind::Replay(replay) => Some(replay),
+            Kind::Op(_) | Kind::Meta(_) => None,
+        }
+    }
+
+    /// The name of the model that this case needs, where it needs one.
+    pub fn model(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Replay(replay) => Some(&replay.model),
             Kind::Op(_) => None,
+            Kind::Meta(meta) => Some(&meta.model),
         }
     }
 
@@ -123,6 +137,7 @@ impl Case {
         let names = match &self.kind {
             Kind::Replay(replay) => replay.checks(),
             Kind::Op(op) => op.calls().iter().map(crate::ops::Call::name).collect(),
+            Kind::Meta(meta) => meta.checks(),
         };
         names.into_iter().map(|check| format!("{}/{check}", self.id)).collect()
     }

@@ -3,6 +3,8 @@
 #[cfg(feature = "engine")]
 pub mod l1;
 #[cfg(feature = "engine")]
+pub mod meta;
+#[cfg(feature = "engine")]
 pub mod ops;
 
 use crate::{

@@ -31,6 +31,7 @@ fn run(job: &Job) -> anyhow::Result<()> {
     let check = match job.case.kind {
         Kind::Replay(_) => check::l1::run,
         Kind::Op(_) => check::ops::run,
+        Kind::Meta(_) => check::meta::run,
     };
     check(job, &mut |row| {
         if let Err(error) = say(&Message::Row(Box::new(row))) {

@@ -31,6 +31,9 @@ pub struct Job {
     pub dtype: String,
     /// Files of a replay; ops need none.
     pub files: Option<ReplayFiles>,
+    /// The model's folder, for a case that needs no golden.
+    #[serde(default)]
+    pub model: Option<PathBuf>,
     /// Bounds of an op's calls, in order.
     #[serde(default)]
     pub bounds: Vec<Bound>,

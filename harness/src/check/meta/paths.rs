@@ -1,0 +1,234 @@
+//! Other ways to the logits of a prompt.
+
+use std::time::Instant;
+
+use mlx_parity_engine::{Decoder, EngineError, Model};
+use mlx_parity_tensor::HostTensor;
+
+use super::{Bench, MetaError, Verdict};
+use crate::{
+    compare::bit_exact,
+    meta::{Budget, Path, Relation, Route},
+};
+
+/// Two answers to the same ids.
+struct Pair {
+    /// Which of several, for people; empty where there is one.
+    what: String,
+    ids: Vec<u32>,
+    /// The position of the first row of the answers.
+    start: usize,
+    base: HostTensor,
+    got: HostTensor,
+}
+
+/// How the ids behind a cut are run.
+#[derive(Clone, Copy)]
+enum Rest {
+    Whole,
+    OneByOne,
+}
+
+impl Rest {
+    const BOTH: [(Self, &'static str); 2] =
+        [(Self::Whole, "the rest in one call"), (Self::OneByOne, "the rest one by one")];
+
+    fn step(self, ids: &[u32]) -> usize {
+        match self {
+            Self::Whole => ids.len(),
+            Self::OneByOne => 1,
+        }
+    }
+}
+
+/// Runs one path and what it is compared with.
+pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError> {
+    let (found, wanted) = (bench.ids.len(), path.route.tokens());
+    if found < wanted {
+        return Err(MetaError::ShortPrompt { found, wanted });
+    }
+    let started = Instant::now();
+    let (model, ids) = (&bench.model, bench.ids.as_slice());
+    let pairs = match path.route {
+        Route::Chunk(size) => chunked(model, ids, size)?,
+        Route::Trim { at, tokens } => {
+            cut(model, ids, at, |decoder| detour(decoder, model, ids, tokens))?
+        }
+        Route::RefusedTrim { at } => cut(model, ids, at, refused_trim)?,
+        Route::Save { at } => cut(model, ids, at, |decoder| saved(decoder, model))?,
+        Route::Batch(rows) => batch(model, ids, rows)?,
+    };
+    let engine_ms = started.elapsed().as_secs_f64() * 1e3;
+    let verdict = match path.relation {
+        Relation::Bits if bench.bits => bits(&pairs),
+        _ => close(bench, &pairs)?,
+    };
+    Ok(Verdict { engine_ms, ..verdict })
+}
+
+fn chunked(model: &Model, ids: &[u32], size: usize) -> Result<Vec<Pair>, MetaError> {
+    let base = Decoder::new(model, ids.len()).prefill(ids)?;
+    let got = Decoder::new(model, size).prefill(ids)?;
+    Ok(vec![Pair { what: String::new(), ids: ids.to_vec(), start: 0, base, got }])
+}
+
+/// Two decoders over the same ids, of which one does something in between that must not show.
+fn cut<'m>(
+    model: &'m Model,
+    ids: &[u32],
+    at: usize,
+    between: impl Fn(&mut Decoder<'m>) -> Result<(), MetaError>,
+) -> Result<Vec<Pair>, MetaError> {
+    let (first, rest) = ids.split_at(at);
+    let run = |step: usize, between: &dyn Fn(&mut Decoder<'m>) -> Result<(), MetaError>| {
+        let mut decoder = Decoder::new(model, step);
+        // In calls of at least `at` tokens the first part is one call and a last token.
+        decoder.prefill(first)?;
+        between(&mut decoder)?;
+        Ok::<_, MetaError>(decoder.prefill(rest)?)
+    };
+    let pair = |(how, what): (Rest, &str)| {
+        let step = how.step(ids);
+        let base = run(step, &|_| Ok(()))?;
+        let got = run(step, &between)?;
+        Ok(Pair { what: what.to_owned(), ids: ids.to_vec(), start: at, base, got })
+    };
+    Rest::BOTH.into_iter().map(pair).collect()
+}
+
+/// Other tokens, and their trim.
+fn detour(
+    decoder: &mut Decoder,
+    model: &Model,
+    ids: &[u32],
+    tokens: usize,
+) -> Result<(), MetaError> {
+    let vocab = model.vocab_size() as u32;
+    let other = |at: usize| (ids[at % ids.len()] + 1 + at as u32) % vocab;
+    let others: Vec<u32> = (0..tokens).map(other).collect();
+    decoder.prefill(&others)?;
+    let seen = decoder.offset();
+    match decoder.trim(tokens)? {
+        done if done == tokens => Ok(()),
+        done => Err(MetaError::Trim {
+            asked: tokens,
+            seen,
+            did: format!("forgot {done}"),
+            wanted: "as many as it was asked",
+        }),
+    }
+}
+
+fn refused_trim(decoder: &mut Decoder) -> Result<(), MetaError> {
+    let seen = decoder.offset();
+    match decoder.trim(1) {
+        Err(EngineError::NotTrimmable { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(done) => Err(MetaError::Trim {
+            asked: 1,
+            seen,
+            did: format!("forgot {done}"),
+            wanted: "a refusal, since the window has wrapped",
+        }),
+    }
+}
+
+/// Goes on in a fresh decoder with the caches of the given one.
+fn saved<'m>(decoder: &mut Decoder<'m>, model: &'m Model) -> Result<(), MetaError> {
+    let scratch = tempfile::tempdir()?;
+    let file = scratch.path().join("caches.safetensors");
+    decoder.save_caches(&file)?;
+    let mut fresh = Decoder::new(model, decoder.prefill_step_size());
+    fresh.load_caches(&file)?;
+    *decoder = fresh;
+    Ok(())
+}
+
+/// The prompt and turns of it, in one batch and alone; half of each in one call, half step by step.
+fn batch(model: &Model, ids: &[u32], rows: usize) -> Result<Vec<Pair>, MetaError> {
+    let turned = |row: usize| {
+        let mut turned = ids.to_vec();
+        turned.rotate_left(5 * row % ids.len());
+        turned
+    };
+    let rows: Vec<Vec<u32>> = (0..rows).map(turned).collect();
+    let together = side_by_side(model, &rows)?;
+    let mut pairs = Vec::new();
+    for (row, (ids, got)) in rows.into_iter().zip(together).enumerate() {
+        let what = format!("row {row}");
+        let base = side_by_side(model, std::slice::from_ref(&ids))?.remove(0);
+        pairs.push(Pair { what, ids, start: 0, base, got });
+    }
+    Ok(pairs)
+}
+
+fn side_by_side(model: &Model, rows: &[Vec<u32>]) -> Result<Vec<HostTensor>, MetaError> {
+    let length = rows[0].len();
+    let half = length.div_ceil(2);
+    let mut decoder = Decoder::new(model, length);
+    let heads: Vec<&[u32]> = rows.iter().map(|row| &row[..half]).collect();
+    let first = decoder.prefill_batch(&heads)?;
+    let mut bytes: Vec<Vec<u8>> = first.into_iter().map(HostTensor::into_bytes).collect();
+    for at in half..length {
+        let ids: Vec<u32> = rows.iter().map(|row| row[at]).collect();
+        let logits = decoder.step_batch(&ids)?;
+        for (row, bytes) in bytes.iter_mut().enumerate() {
+            bytes.extend(logits.rows(row..row + 1).into_bytes());
+        }
+    }
+    let shape = [length, model.vocab_size()];
+    let whole = |bytes| HostTensor::new(model.dtype(), shape, bytes);
+    Ok(bytes.into_iter().map(whole).collect::<Result<_, _>>()?)
+}
+
+/// Every bit of every pair.
+fn bits(pairs: &[Pair]) -> Verdict {
+    let reports = pairs.iter().map(|pair| (pair, bit_exact(&pair.got.view(), &pair.base.view())));
+    let wrong = reports.into_iter().find(|(_, report)| !report.is_exact());
+    let note = wrong.as_ref().and_then(|(pair, _)| note(pair, "differs"));
+    Verdict {
+        held: wrong.is_none(),
+        report: wrong.map(|(_, report)| report),
+        tolerance: None,
+        notes: note.into_iter().collect(),
+        engine_ms: 0.0,
+    }
+}
+
+/// Every pair within the error budget of its first answer.
+fn close(bench: &mut Bench, pairs: &[Pair]) -> Result<Verdict, MetaError> {
+    let mut verdict =
+        Verdict { held: true, report: None, tolerance: None, notes: Vec::new(), engine_ms: 0.0 };
+    let mut equal = true;
+    for pair in pairs {
+        let bits = bit_exact(&pair.got.view(), &pair.base.view());
+        equal &= bits.is_exact();
+        let truth = bench.truth.logits(&pair.ids, pair.start)?;
+        let kept = Budget::new(&pair.base, &truth).check(&pair.got)?;
+        if !kept.broken.is_empty() && verdict.held {
+            verdict.held = false;
+            verdict.report = Some(bits);
+            verdict.notes.extend(note(pair, "is out of its budget"));
+            verdict.notes.extend(kept.broken);
+            verdict.tolerance = Some(kept.worst);
+        } else if verdict.held {
+            let nearer = |known: &_| share(known) >= share(&kept.worst);
+            if !verdict.tolerance.as_ref().is_some_and(nearer) {
+                verdict.tolerance = Some(kept.worst);
+            }
+        }
+    }
+    if equal {
+        verdict.notes.push("every bit is equal".to_owned());
+    }
+    Ok(verdict)
+}
+
+/// The part of its bound that an answer needs.
+fn share(report: &crate::compare::ToleranceReport) -> f64 {
+    report.minimum / report.tolerance
+}
+
+fn note(pair: &Pair, does: &str) -> Option<String> {
+    (!pair.what.is_empty()).then(|| format!("{} {does}", pair.what))
+}

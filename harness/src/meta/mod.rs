@@ -1,0 +1,42 @@
+//! Checks of a model against itself: another way to the same answer, and a config that must matter.
+//!
+//! A case names a model and a prompt; each entry of its `paths` and of its `config` is one check.
+
+mod budget;
+mod config;
+mod path;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    budget::{Budget, Kept},
+    config::{ConfigChange, Effect},
+    path::{Path, Relation, Route},
+};
+use crate::case::Prompt;
+
+/// A model asked the same thing in several ways (tier meta).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetaCase {
+    /// A name from `goldens/models.toml`.
+    pub model: String,
+    /// The prompt.
+    pub prompt: Prompt,
+    /// Backends on which [`Relation::Bits`] has been measured to hold; elsewhere
+    /// [`Relation::Close`] is what such a check is held to.
+    pub bits_on: Vec<String>,
+    /// Other ways to the logits of the prompt.
+    pub paths: Vec<Path>,
+    /// Changes of the config.
+    pub config: Vec<ConfigChange>,
+}
+
+impl MetaCase {
+    /// Names of the checks, in the order they run.
+    pub fn checks(&self) -> Vec<String> {
+        let paths = self.paths.iter().map(|path| path.route.name());
+        let config = self.config.iter().map(|change| format!("config/{}", change.name));
+        paths.chain(config).collect()
+    }
+}

@@ -1,0 +1,75 @@
+//! Ways to the same logits.
+
+use serde::{Deserialize, Serialize};
+
+/// One other way, and how near its answer must come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Path {
+    /// The way.
+    pub route: Route,
+    /// What its answer is held to.
+    pub relation: Relation,
+}
+
+/// How the prompt is run. What each is compared with is in its description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Route {
+    /// Prefill in chunks of this many tokens (1: one by one), against the whole prompt but its last
+    /// token in one call.
+    Chunk(usize),
+    /// The first `at` tokens, `tokens` others, which are trimmed again, then the rest; against the
+    /// same without the detour.
+    Trim {
+        /// Tokens before the detour.
+        at: usize,
+        /// Tokens of the detour.
+        tokens: usize,
+    },
+    /// A trim behind `at` tokens, which must be refused since a window has wrapped, and change nothing.
+    RefusedTrim {
+        /// Tokens before the trim.
+        at: usize,
+    },
+    /// The caches saved after `at` tokens, loaded into a fresh decoder, then the rest; against the
+    /// same decoder going on.
+    Save {
+        /// Tokens before the save.
+        at: usize,
+    },
+    /// This many different prompts in one batch, each row against the same prompt alone.
+    Batch(usize),
+}
+
+impl Route {
+    /// The name within the case: `chunk-16`, `trim-3-at-20`, `batch-2`.
+    pub fn name(self) -> String {
+        match self {
+            Self::Chunk(1) => "one-by-one".to_owned(),
+            Self::Chunk(size) => format!("chunk-{size}"),
+            Self::Trim { at, tokens } => format!("trim-{tokens}-at-{at}"),
+            Self::RefusedTrim { at } => format!("refused-trim-at-{at}"),
+            Self::Save { at } => format!("save-at-{at}"),
+            Self::Batch(rows) => format!("batch-{rows}"),
+        }
+    }
+
+    /// The least number of prompt tokens that it takes.
+    pub fn tokens(self) -> usize {
+        match self {
+            Self::Chunk(_) | Self::Batch(_) => 2,
+            Self::Trim { at, .. } | Self::RefusedTrim { at } | Self::Save { at } => at + 1,
+        }
+    }
+}
+
+/// What two ways have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relation {
+    /// Every bit.
+    Bits,
+    /// Their error against the float64 forward: see [`Budget`](super::Budget).
+    Close,
+}
