@@ -1,7 +1,7 @@
-//! How fast tensors are compared: `diff` beside `cmp` and NumPy on the same cached files, and the kernels under it.
+//! How fast tensors are compared: `diff` beside `cmp` and `numpy` on the same cached files, and the kernels under it.
 //!
 //! The ratios come first: every round runs both sides, one after the other, and the medians are compared. `--quick`
-//! (given after `--`) leaves out the kernels. NumPy comes from `MLX_PARITY_PYTHON`, the provisioned environment, or
+//! (given after `--`) leaves out the kernels. `numpy` comes from `MLX_PARITY_PYTHON`, the provisioned environment, or
 //! `python3`.
 
 mod side_by_side;

@@ -16,14 +16,14 @@ pub fn cmp(a: &Path, b: &Path) -> Result<f64> {
     Ok(seconds)
 }
 
-/// A NumPy process that answers one pair of files a line.
+/// A `numpy` process that answers one pair of files a line.
 pub struct Numpy {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
 
-/// What NumPy says.
+/// What `numpy` says.
 pub struct Answer {
     /// Time from opening the files to the last number.
     pub seconds: f64,
@@ -52,7 +52,7 @@ for line in sys.stdin:
 ";
 
 impl Numpy {
-    /// Starts Python and waits until NumPy is loaded.
+    /// Starts Python and waits until `numpy` is loaded.
     pub fn start() -> Result<Self> {
         let python = python();
         let mut child = Command::new(&python)

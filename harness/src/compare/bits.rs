@@ -126,7 +126,7 @@ impl BitReport {
             elements: tally.elements(),
             differ,
             first: tally.first().map(difference),
-            worst: tally.worst().map(|(_, index)| difference(index)),
+            worst: tally.find_worst(got, want).map(difference),
             max_ulp: tally.max_ulp(),
             histogram: tally.histogram(),
             only_zero_sign: differ > 0 && tally.zero_sign() == differ,

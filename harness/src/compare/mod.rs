@@ -19,10 +19,12 @@ pub mod tally;
 pub mod tolerance;
 pub mod ulp;
 
+mod block;
 mod decimal;
-mod words;
+mod vector;
 
 pub use bits::{BitReport, bit_exact};
+pub use block::differing_elements;
 pub use class::Class;
 pub use error::{ErrorStats, error_stats};
 pub use histogram::Histogram;

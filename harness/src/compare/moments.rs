@@ -1,13 +1,23 @@
 //! Sums over the errors of two runs of numbers, in float64, piece by piece.
 
-use mlx_parity_tensor::Dtype;
+#![expect(
+    clippy::inline_always,
+    reason = "what is not inlined is compiled for the narrowest registers"
+)]
+
+use half::bf16;
+use mlx_parity_tensor::{Dtype, TensorView, bf16_to_f32};
 use serde::{Deserialize, Serialize};
 
 use super::class::Class;
-use super::words::{self, BLOCK};
+use super::vector::{BLOCK, Kernel, vectorized};
 
-/// Independent sums, so that the compiler can use vector registers and the sums stay accurate.
-const LANES: usize = 8;
+/// Independent sums: enough to keep the vector units busy, and so that no sum grows long. The answer depends on this
+/// number, and on nothing of the machine.
+const LANES: usize = 32;
+
+/// Elements summed at once: enough that what is done once a run costs nothing.
+const RUN: usize = 16 * BLOCK;
 
 /// An absolute and a relative bound, as `numpy.allclose` combines them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -39,53 +49,54 @@ pub struct Moments {
     pub sum: f64,
     /// max|got − want|, 0 without pairs.
     pub max_abs: f64,
-    /// Flat index of the first pair with the greatest error, if any has an error.
+    /// Flat index of the first pair with the greatest error, if any has an error; unknown after [`Moments::add`].
     pub max_at: Option<usize>,
 }
 
 impl Moments {
-    /// Adds two equally long runs of elements, the first of which has flat index `start` in its tensor.
+    /// Adds two equally long runs of elements, the first of which has flat index `start` in its tensor. Where the
+    /// greatest error is remains unknown.
     pub fn add(&mut self, dtype: Dtype, start: usize, got: &[u8], want: &[u8]) {
-        let (mut a, mut b) = ([0.0; BLOCK], [0.0; BLOCK]);
-        let bytes = BLOCK * dtype.size();
+        let bytes = RUN * dtype.size();
         for (at, (got, want)) in got.chunks(bytes).zip(want.chunks(bytes)).enumerate() {
-            let len = words::values(dtype, got, &mut a);
-            words::values(dtype, want, &mut b);
-            self.add_block(start + at * BLOCK, &a[..len], &b[..len]);
+            let sums = vectorized(SumsOfBytes { dtype, got, want });
+            self.absorb(&sums);
+            if sums.pairs < sums.all {
+                let pairs = widened(dtype, got).into_iter().zip(widened(dtype, want));
+                self.add_apart(start + at * RUN, pairs);
+            }
         }
     }
 
     /// Adds two equally long runs of numbers.
     pub fn add_values(&mut self, start: usize, got: &[f64], want: &[f64]) {
-        for (at, (got, want)) in got.chunks(BLOCK).zip(want.chunks(BLOCK)).enumerate() {
-            self.add_block(start + at * BLOCK, got, want);
+        for (at, (got, want)) in got.chunks(RUN).zip(want.chunks(RUN)).enumerate() {
+            let start = start + at * RUN;
+            let sums = vectorized(SumsOfValues { got, want });
+            let pairs = || got.iter().copied().zip(want.iter().copied());
+            let earlier = self.max_at.is_some_and(|at| start < at);
+            if sums.max_abs > self.max_abs || (sums.max_abs == self.max_abs && earlier) {
+                let at = pairs().position(|(a, b)| (a - b).abs() == sums.max_abs);
+                self.max_at = at.map(|at| start + at);
+            }
+            self.absorb(&sums);
+            if sums.pairs < sums.all {
+                self.add_apart(start, pairs());
+            }
         }
     }
 
-    fn add_block(&mut self, start: usize, got: &[f64], want: &[f64]) {
-        let block = Sums::of(got, want);
-        self.pairs += block.pairs;
-        self.sum_abs += block.sum_abs;
-        self.sum_squares += block.sum_squares;
-        self.sum += block.sum;
-        if block.max_abs > self.max_abs {
-            self.max_abs = block.max_abs;
-            let mut pairs = got.iter().zip(want);
-            self.max_at =
-                pairs.position(|(a, b)| (a - b).abs() == block.max_abs).map(|at| start + at);
-        } else if block.max_abs == self.max_abs && self.max_at.is_some_and(|at| start < at) {
-            let mut pairs = got.iter().zip(want);
-            self.max_at =
-                pairs.position(|(a, b)| (a - b).abs() == block.max_abs).map(|at| start + at);
-        }
-        if block.pairs < got.len() as u64 {
-            self.add_apart(start, got, want);
-        }
+    fn absorb(&mut self, sums: &Sums) {
+        self.pairs += sums.pairs;
+        self.sum_abs += sums.sum_abs;
+        self.sum_squares += sums.sum_squares;
+        self.sum += sums.sum;
+        self.max_abs = if sums.max_abs > self.max_abs { sums.max_abs } else { self.max_abs };
     }
 
-    fn add_apart(&mut self, start: usize, got: &[f64], want: &[f64]) {
-        for (at, (a, b)) in got.iter().zip(want).enumerate() {
-            let agree = (a - b).is_finite() || (!a.is_finite() && Class::of(*a) == Class::of(*b));
+    fn add_apart(&mut self, start: usize, pairs: impl Iterator<Item = (f64, f64)>) {
+        for (at, (a, b)) in pairs.enumerate() {
+            let agree = (a - b).is_finite() || (!a.is_finite() && Class::of(a) == Class::of(b));
             if !agree {
                 self.apart += 1;
                 self.first_apart = Some(self.first_apart.map_or(start + at, |f| f.min(start + at)));
@@ -139,8 +150,15 @@ impl Allowance {
     }
 }
 
-/// Sums over one block.
+fn widened(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
+    let shape = [bytes.len() / dtype.size()];
+    TensorView::new(dtype, &shape, bytes).map_or_else(|_| Vec::new(), |view| view.to_f64())
+}
+
+/// Sums over one run.
+#[derive(Default)]
 struct Sums {
+    all: u64,
     pairs: u64,
     sum_abs: f64,
     sum_squares: f64,
@@ -148,56 +166,109 @@ struct Sums {
     max_abs: f64,
 }
 
-impl Sums {
-    fn of(got: &[f64], want: &[f64]) -> Self {
-        let mut lanes = [Lane::default(); LANES];
-        let (head_got, tail_got) = got.as_chunks::<LANES>();
-        let (head_want, tail_want) = want.as_chunks::<LANES>();
-        for (got, want) in head_got.iter().zip(head_want) {
-            for lane in 0..LANES {
-                lanes[lane].add(got[lane], want[lane]);
+struct SumsOfValues<'a> {
+    got: &'a [f64],
+    want: &'a [f64],
+}
+
+impl Kernel for SumsOfValues<'_> {
+    type Output = Sums;
+
+    #[inline(always)]
+    fn run(self) -> Sums {
+        Sums::of(self.got, self.want, |x| *x)
+    }
+}
+
+struct SumsOfBytes<'a> {
+    dtype: Dtype,
+    got: &'a [u8],
+    want: &'a [u8],
+}
+
+impl Kernel for SumsOfBytes<'_> {
+    type Output = Sums;
+
+    #[inline(always)]
+    fn run(self) -> Sums {
+        match self.dtype {
+            Dtype::F32 => self.each(|b| f64::from(f32::from_le_bytes(*b))),
+            Dtype::Bf16 => self.each(|b| f64::from(bf16_to_f32(bf16::from_le_bytes(*b)))),
+            Dtype::F64 => self.each(|b| f64::from_le_bytes(*b)),
+            dtype => {
+                let (got, want) = (widened(dtype, self.got), widened(dtype, self.want));
+                Sums::of(&got, &want, |x| *x)
             }
         }
-        for (got, want) in tail_got.iter().zip(tail_want) {
-            lanes[0].add(*got, *want);
-        }
-        let total = |part: fn(&Lane) -> f64| lanes.iter().map(part).sum::<f64>();
-        let max_abs =
-            lanes.iter().fold(0.0, |max, lane| if lane.max > max { lane.max } else { max });
-        Self {
-            // Counted in f64 beside the sums: exact, and one kind of register for all.
-            pairs: total(|lane| lane.pairs) as u64,
-            sum_abs: total(|lane| lane.abs),
-            sum_squares: total(|lane| lane.squares),
-            sum: total(|lane| lane.sum),
-            max_abs,
-        }
     }
 }
 
-#[derive(Clone, Copy, Default)]
-struct Lane {
-    pairs: f64,
-    abs: f64,
-    squares: f64,
-    sum: f64,
-    max: f64,
+impl SumsOfBytes<'_> {
+    #[inline(always)]
+    fn each<const N: usize>(&self, value: impl Fn(&[u8; N]) -> f64) -> Sums {
+        Sums::of(self.got.as_chunks().0, self.want.as_chunks().0, value)
+    }
 }
 
-impl Lane {
-    #[inline]
-    fn add(&mut self, got: f64, want: f64) {
-        let error = got - want;
-        // Neither NaN nor infinity is below infinity.
-        let finite = error.abs() < f64::INFINITY;
-        let error = if finite { error } else { 0.0 };
-        let magnitude = error.abs();
-        self.pairs += if finite { 1.0 } else { 0.0 };
-        self.abs += magnitude;
-        self.squares += error * error;
-        self.sum += error;
-        self.max = if magnitude > self.max { magnitude } else { self.max };
+impl Sums {
+    #[inline(always)]
+    fn of<T>(got: &[T], want: &[T], value: impl Fn(&T) -> f64) -> Self {
+        let mut sums = Self::default();
+        let mut errors = [0.0; BLOCK];
+        for (got, want) in got.chunks(BLOCK).zip(want.chunks(BLOCK)) {
+            for ((error, a), b) in errors.iter_mut().zip(got).zip(want) {
+                *error = value(a) - value(b);
+            }
+            // Zeros change no sum.
+            errors[got.len()..].fill(0.0);
+            sums.add(got.len() as u64, &mut errors);
+        }
+        sums
     }
+
+    /// Adds a block, of whose errors the first `all` are of pairs.
+    #[inline(always)]
+    fn add(&mut self, all: u64, errors: &mut [f64; BLOCK]) {
+        let mut pairs = all;
+        let mut sum_abs = lane_sums(errors, f64::abs);
+        // One NaN or infinity is in the sum for good.
+        if !sum_abs.is_finite() {
+            pairs -= errors.iter().filter(|error| !error.is_finite()).count() as u64;
+            *errors = errors.map(|error| if error.is_finite() { error } else { 0.0 });
+            sum_abs = lane_sums(errors, f64::abs);
+        }
+        self.all += all;
+        self.pairs += pairs;
+        self.sum_abs += sum_abs;
+        self.sum_squares += lane_sums(errors, |error| error * error);
+        self.sum += lane_sums(errors, |error| error);
+        let max = max_magnitude(errors);
+        self.max_abs = if max > self.max_abs { max } else { self.max_abs };
+    }
+}
+
+/// One pass for each sum: passes that share a loop end up sharing registers badly.
+#[inline(always)]
+fn lane_sums(errors: &[f64; BLOCK], part: impl Fn(f64) -> f64) -> f64 {
+    let mut sums = [0.0; LANES];
+    for errors in errors.as_chunks::<LANES>().0 {
+        for (sum, error) in sums.iter_mut().zip(errors) {
+            *sum += part(*error);
+        }
+    }
+    sums.iter().sum()
+}
+
+#[inline(always)]
+fn max_magnitude(errors: &[f64; BLOCK]) -> f64 {
+    let larger = |max: f64, x: f64| if x > max { x } else { max };
+    let mut maxima = [0.0; LANES];
+    for errors in errors.as_chunks::<LANES>().0 {
+        for (max, error) in maxima.iter_mut().zip(errors) {
+            *max = larger(*max, error.abs());
+        }
+    }
+    maxima.into_iter().fold(0.0, larger)
 }
 
 #[cfg(test)]
@@ -257,17 +328,21 @@ mod tests {
         ) {
             let (got, want): (Vec<f32>, Vec<f32>) = values.into_iter().unzip();
             let at = split.index(got.len());
-            let tensors = [&got, &want].map(|v| HostTensor::from_f32([v.len()], v).unwrap());
-            let [a, b] = [tensors[0].bytes(), tensors[1].bytes()];
+            let [x, y] = [&got, &want].map(|v| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
             let (mut late, mut early) = (Moments::default(), Moments::default());
-            late.add(Dtype::F32, at, &a[at * 4..], &b[at * 4..]);
-            early.add(Dtype::F32, 0, &a[..at * 4], &b[..at * 4]);
+            late.add_values(at, &x[at..], &y[at..]);
+            early.add_values(0, &x[..at], &y[..at]);
             late.merge(&early);
             let pairs = || got.iter().zip(&want).map(|(a, b)| f64::from(*a) - f64::from(*b));
             let max = pairs().map(f64::abs).max_by(f64::total_cmp).unwrap();
             prop_assert_eq!(late.max_abs, max);
             prop_assert_eq!(late.max_at, if max > 0.0 { pairs().position(|e| e.abs() == max) } else { None });
             prop_assert_eq!(late.pairs, got.len() as u64);
+            let [a, b] = [&got, &want].map(|v| HostTensor::from_f32([v.len()], v).unwrap());
+            let mut bytes = Moments::default();
+            bytes.add(Dtype::F32, 0, a.bytes(), b.bytes());
+            prop_assert_eq!((bytes.max_abs, bytes.pairs), (max, late.pairs));
+            prop_assert!((bytes.sum_squares - late.sum_squares).abs() <= 1e-9 * late.sum_squares);
             let sum: f64 = pairs().map(f64::abs).sum();
             prop_assert!((late.sum_abs - sum).abs() <= 1e-9 * sum.max(1.0));
         }

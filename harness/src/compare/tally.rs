@@ -1,15 +1,13 @@
 //! Counting how two runs of elements of one dtype differ, piece by piece.
 
-use mlx_parity_tensor::Dtype;
+use mlx_parity_tensor::{Dtype, TensorView};
 
-use super::histogram::{BUCKETS, Histogram, bucket_of};
-use super::ulp::{Distance, Layout, distance_of_bits};
-use super::words::{self, BLOCK};
+use super::block::{Block, differing_elements};
+use super::histogram::{BUCKETS, Histogram};
+use super::ulp::Distance;
 
 /// Bytes compared at once before anything is counted.
 const CHUNK: usize = 1 << 16;
-/// Buckets a 32-bit distance can fall in.
-const NARROW: usize = 34;
 
 /// What is known about the elements seen so far. Pieces may come in any order and be merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +15,6 @@ pub struct Tally {
     dtype: Dtype,
     elements: u64,
     differ: u64,
-    zero_sign: u64,
     nan_payload: u64,
     sign: u64,
     infinite: u64,
@@ -25,24 +22,24 @@ pub struct Tally {
     max_ulp: u64,
     counts: [u64; BUCKETS],
     first: Option<usize>,
+    /// The farthest, and the first element of the first chunk that holds one.
     worst: Option<(Distance, usize)>,
-    limit: u64,
+    limit: Option<u64>,
     over: u64,
 }
 
 impl Tally {
     /// Nothing seen yet.
     pub fn new(dtype: Dtype) -> Self {
-        Self::with_limit(dtype, 0)
+        Self::with_limit(dtype, None)
     }
 
     /// Nothing seen yet; differing elements farther apart than `limit` ULP, or without a distance, will be counted.
-    pub fn with_limit(dtype: Dtype, limit: u64) -> Self {
+    pub fn with_limit(dtype: Dtype, limit: Option<u64>) -> Self {
         Self {
             dtype,
             elements: 0,
             differ: 0,
-            zero_sign: 0,
             nan_payload: 0,
             sign: 0,
             infinite: 0,
@@ -68,49 +65,16 @@ impl Tally {
         self.elements += (got.len() / size) as u64;
         for (at, (got, want)) in got.chunks(CHUNK).zip(want.chunks(CHUNK)).enumerate() {
             if got != want {
-                self.add_chunk(start + at * (CHUNK / size), got, want);
+                let (start, block) =
+                    (start + at * (CHUNK / size), Block::of(self.dtype, got, want));
+                self.place(&block, start, got, want);
+                self.absorb(&block);
             }
-        }
-    }
-
-    fn add_chunk(&mut self, start: usize, got: &[u8], want: &[u8]) {
-        let bytes = BLOCK * self.dtype.size();
-        for (at, (got, want)) in got.chunks(bytes).zip(want.chunks(bytes)).enumerate() {
-            if got != want {
-                self.add_block(start + at * BLOCK, got, want);
-            }
-        }
-    }
-
-    fn add_block(&mut self, start: usize, got: &[u8], want: &[u8]) {
-        let block = match (self.dtype.size(), Layout::of(self.dtype)) {
-            (8, Some(layout)) => wide_block(got, want, |a, b, codes| floats64(layout, a, b, codes)),
-            (8, None) => wide_block(got, want, |a, b, codes| integers64(self.flip(), a, b, codes)),
-            (size, Some(layout)) => {
-                narrow_block(size, got, want, |a, b, codes| floats32(layout, a, b, codes))
-            }
-            (size, None) => {
-                narrow_block(size, got, want, |a, b, codes| integers32(self.flip(), a, b, codes))
-            }
-        };
-        self.place(&block, start, got, want);
-        self.absorb(&block);
-    }
-
-    /// What turns two's complement into an order of unsigned numbers.
-    fn flip(&self) -> u64 {
-        match self.dtype {
-            Dtype::I8 => 1 << 7,
-            Dtype::I16 => 1 << 15,
-            Dtype::I32 => 1 << 31,
-            Dtype::I64 => 1 << 63,
-            _ => 0,
         }
     }
 
     fn absorb(&mut self, block: &Block) {
         self.differ += block.differ;
-        self.zero_sign += block.zero_sign;
         self.nan_payload += block.nan_payload;
         self.sign += block.sign;
         self.infinite += block.infinite;
@@ -121,7 +85,7 @@ impl Tally {
         }
     }
 
-    /// Looks at single elements of a block, where it holds one that can matter.
+    /// Looks at single elements of a chunk, where it holds one that can matter.
     fn place(&mut self, block: &Block, start: usize, got: &[u8], want: &[u8]) {
         let farthest = block.farthest();
         let differing = || differing_elements(self.dtype, got, want);
@@ -129,17 +93,13 @@ impl Tally {
             let first = differing().next().map(|(at, _)| start + at);
             self.first = first.or(self.first);
         }
-        if !farthest.within(self.limit) {
-            self.over += differing().filter(|(_, d)| !d.within(self.limit)).count() as u64;
+        if let Some(limit) = self.limit.filter(|limit| !farthest.within(*limit)) {
+            self.over += differing().filter(|(_, d)| !d.within(limit)).count() as u64;
         }
-        let known = |(worst, at)| worst > farthest || (worst == farthest && at < start);
-        if !self.worst.is_some_and(known) {
-            let worst = differing().find(|(_, distance)| *distance == farthest);
-            self.offer(worst.map(|(at, distance)| (distance, start + at)));
-        }
+        self.offer(Some((farthest, start)));
     }
 
-    /// Keeps the farther of two elements, the first one of equally far ones.
+    /// Keeps the farther of two chunks, the first one of equally far ones.
     fn offer(&mut self, other: Option<(Distance, usize)>) {
         let rank = |(distance, at): (Distance, usize)| (distance, std::cmp::Reverse(at));
         self.worst = match (self.worst, other) {
@@ -152,7 +112,6 @@ impl Tally {
     pub fn merge(&mut self, other: &Self) {
         self.elements += other.elements;
         self.differ += other.differ;
-        self.zero_sign += other.zero_sign;
         self.nan_payload += other.nan_payload;
         self.sign += other.sign;
         self.infinite += other.infinite;
@@ -181,14 +140,14 @@ impl Tally {
         self.differ
     }
 
-    /// Differing elements farther apart than the limit, or without a distance.
+    /// Differing elements farther apart than the limit, or without a distance; 0 without a limit.
     pub fn over(&self) -> u64 {
         self.over
     }
 
     /// Differing elements that are zeros of opposite sign.
     pub fn zero_sign(&self) -> u64 {
-        self.zero_sign
+        self.counts_by_bucket()[0]
     }
 
     /// Differing elements that are both NaN.
@@ -201,9 +160,18 @@ impl Tally {
         self.first
     }
 
-    /// The farthest pair and the flat index where it comes first.
-    pub fn worst(&self) -> Option<(Distance, usize)> {
-        self.worst
+    /// The farthest that a pair is apart.
+    pub fn farthest(&self) -> Option<Distance> {
+        self.worst.map(|(distance, _)| distance)
+    }
+
+    /// Flat index of the first pair that is the farthest apart, looked up in the tensors that were counted.
+    pub fn find_worst(&self, got: &TensorView<'_>, want: &TensorView<'_>) -> Option<usize> {
+        let (farthest, start) = self.worst?;
+        let size = self.dtype.size();
+        let (got, want) = (&got.bytes()[start * size..], &want.bytes()[start * size..]);
+        let mut differing = differing_elements(self.dtype, got, want);
+        differing.find(|(_, distance)| *distance == farthest).map(|(at, _)| start + at)
     }
 
     /// Greatest distance among differing elements that have one; `None` when there are none.
@@ -218,183 +186,32 @@ impl Tally {
 
     /// Differing elements by distance.
     pub fn histogram(&self) -> Histogram {
+        Histogram::new(&self.counts_by_bucket(), self.sign, self.infinite, self.nan)
+    }
+
+    /// Equal elements are in bucket 0 of the raw counts too, so that bucket is what the others leave over. What
+    /// differs by no distance is a zero of the other sign.
+    fn counts_by_bucket(&self) -> [u64; BUCKETS] {
         let mut counts = self.counts;
-        // Equal elements have code 0 too, so that bucket is what the others leave over.
         counts[0] = 0;
         counts[0] = self.differ - self.apart() - counts.iter().sum::<u64>();
-        Histogram::new(&counts, self.sign, self.infinite, self.nan)
+        counts
     }
 }
-
-/// The elements whose bits differ, by position, with their distance.
-pub fn differing_elements<'a>(
-    dtype: Dtype,
-    got: &'a [u8],
-    want: &'a [u8],
-) -> impl Iterator<Item = (usize, Distance)> + 'a {
-    let size = dtype.size();
-    let bits = move |bytes: &[u8]| {
-        let mut wide = [0; 8];
-        wide[..size].copy_from_slice(bytes);
-        u64::from_le_bytes(wide)
-    };
-    let pairs = got.chunks_exact(size).zip(want.chunks_exact(size)).enumerate();
-    pairs
-        .filter(|(_, (a, b))| a != b)
-        .map(move |(at, (a, b))| (at, distance_of_bits(dtype, bits(a), bits(b))))
-}
-
-/// One block's counts.
-struct Block {
-    differ: u64,
-    zero_sign: u64,
-    nan_payload: u64,
-    sign: u64,
-    infinite: u64,
-    nan: u64,
-    max_ulp: u64,
-    counts: [u32; BUCKETS],
-}
-
-impl Block {
-    fn farthest(&self) -> Distance {
-        match (self.nan, self.infinite, self.sign) {
-            (0, 0, 0) => Distance::Ulps(self.max_ulp),
-            (0, 0, _) => Distance::Sign,
-            (0, _, _) => Distance::Infinite,
-            _ => Distance::Nan,
-        }
-    }
-}
-
-fn narrow_block(
-    size: usize,
-    got: &[u8],
-    want: &[u8],
-    classify: impl Fn(&[u32; BLOCK], &[u32; BLOCK], &mut [u32; BLOCK]) -> Block,
-) -> Block {
-    let (mut a, mut b, mut codes) = ([0; BLOCK], [0; BLOCK], [0; BLOCK]);
-    words::bits32(size, got, &mut a);
-    words::bits32(size, want, &mut b);
-    let mut block = classify(&a, &b, &mut codes);
-    block.counts[..NARROW].copy_from_slice(&count_narrow(&codes));
-    block
-}
-
-/// Counts codes by bucket, over four tables so that equal neighbours do not wait for each other.
-fn count_narrow(codes: &[u32; BLOCK]) -> [u32; NARROW] {
-    let mut tables = [[0u32; NARROW]; 4];
-    for four in codes.as_chunks::<4>().0 {
-        for (table, code) in tables.iter_mut().zip(four) {
-            table[bucket_of(u64::from(*code))] += 1;
-        }
-    }
-    std::array::from_fn(|bucket| tables.iter().map(|table| table[bucket]).sum())
-}
-
-fn wide_block(
-    got: &[u8],
-    want: &[u8],
-    classify: impl Fn(&[u64; BLOCK], &[u64; BLOCK], &mut [u64; BLOCK]) -> Block,
-) -> Block {
-    let (mut a, mut b, mut codes) = ([0; BLOCK], [0; BLOCK], [0; BLOCK]);
-    words::bits64(got, &mut a);
-    words::bits64(want, &mut b);
-    let mut block = classify(&a, &b, &mut codes);
-    for code in codes {
-        block.counts[bucket_of(code)] += 1;
-    }
-    block
-}
-
-/// The distance of each pair of floats as a code, 0 where there is none, and how many have which relation.
-///
-/// The loop has no branches, so that the compiler turns it into vector code.
-macro_rules! float_kernel {
-    ($name:ident, $word:ty) => {
-        fn $name(
-            layout: Layout,
-            got: &[$word; BLOCK],
-            want: &[$word; BLOCK],
-            codes: &mut [$word; BLOCK],
-        ) -> Block {
-            let (sign_bit, last) = (layout.sign as $word, layout.last as $word);
-            // No magnitude has all bits set, except in a format without sign, whose largest codes are NaN.
-            let infinity = layout.infinity.map_or(<$word>::MAX, |bits| bits as $word);
-            let mut sums: [$word; 6] = [0; 6];
-            let mut max_ulp: $word = 0;
-            for ((x, y), code) in got.iter().zip(want).zip(codes) {
-                let (m, n) = (x & !sign_bit, y & !sign_bit);
-                let differ = x != y;
-                let (got_nan, want_nan) = (m > last, n > last);
-                let nan = differ & (got_nan | want_nan);
-                let infinite = differ & !nan & ((m == infinity) | (n == infinity));
-                let opposite = (x ^ y) & sign_bit != 0;
-                let nonzero = (m != 0) & (n != 0);
-                let sign = opposite & nonzero & !nan & !infinite;
-                let near = !(nan | infinite | sign);
-                let ulps = if opposite { m | n } else { m.abs_diff(n) };
-                *code = if near { ulps } else { 0 };
-                max_ulp = max_ulp.max(*code);
-                sums[0] += <$word>::from(differ);
-                sums[1] += <$word>::from(differ & (m == 0) & (n == 0));
-                sums[2] += <$word>::from(differ & got_nan & want_nan);
-                sums[3] += <$word>::from(sign);
-                sums[4] += <$word>::from(infinite);
-                sums[5] += <$word>::from(nan);
-            }
-            let [differ, zero_sign, nan_payload, sign, infinite, nan] = sums.map(u64::from);
-            let (max_ulp, counts) = (u64::from(max_ulp), [0; BUCKETS]);
-            Block { differ, zero_sign, nan_payload, sign, infinite, nan, max_ulp, counts }
-        }
-    };
-}
-
-float_kernel!(floats32, u32);
-float_kernel!(floats64, u64);
-
-/// The absolute difference of each pair of integers, which `flip` makes order like unsigned ones.
-macro_rules! integer_kernel {
-    ($name:ident, $word:ty) => {
-        fn $name(
-            flip: u64,
-            got: &[$word; BLOCK],
-            want: &[$word; BLOCK],
-            codes: &mut [$word; BLOCK],
-        ) -> Block {
-            let flip = flip as $word;
-            let (mut differ, mut max_ulp): ($word, $word) = (0, 0);
-            for ((x, y), code) in got.iter().zip(want).zip(codes) {
-                *code = (x ^ flip).abs_diff(y ^ flip);
-                max_ulp = max_ulp.max(*code);
-                differ += <$word>::from(x != y);
-            }
-            Block {
-                differ: u64::from(differ),
-                zero_sign: 0,
-                nan_payload: 0,
-                sign: 0,
-                infinite: 0,
-                nan: 0,
-                max_ulp: u64::from(max_ulp),
-                counts: [0; BUCKETS],
-            }
-        }
-    };
-}
-
-integer_kernel!(integers32, u32);
-integer_kernel!(integers64, u64);
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::histogram::bucket_of;
+    use super::super::ulp::{Layout, distance_of_bits};
     use super::*;
+
+    const LIMIT: Option<u64> = Some(5);
 
     /// The same from single elements, with none of the block machinery.
     fn naive(dtype: Dtype, got: &[u8], want: &[u8]) -> Tally {
-        let mut tally = Tally::new(dtype);
+        let mut tally = Tally::with_limit(dtype, LIMIT);
         let size = dtype.size();
         let bits = |bytes: &[u8]| {
             let mut wide = [0; 8];
@@ -425,30 +242,36 @@ mod tests {
         }
         if let Some(Layout { sign, last, .. }) = Layout::of(tally.dtype) {
             let (m, n) = (a & !sign, b & !sign);
-            tally.zero_sign += u64::from(m == 0 && n == 0);
             tally.nan_payload += u64::from(m > last && n > last);
         }
         tally.first.get_or_insert(at);
-        tally.over += u64::from(!distance.within(tally.limit));
+        tally.over += u64::from(tally.limit.is_some_and(|limit| !distance.within(limit)));
         if tally.worst.is_none_or(|(worst, _)| distance > worst) {
             tally.worst = Some((distance, at));
         }
     }
 
     fn check(dtype: Dtype, got: &[u8], want: &[u8]) {
-        let mut whole = Tally::new(dtype);
+        let mut whole = Tally::with_limit(dtype, LIMIT);
         whole.add(0, got, want);
         let wanted = naive(dtype, got, want);
         assert_eq!(whole.histogram(), wanted.histogram(), "{dtype}");
-        assert_eq!(Tally { counts: wanted.counts, ..whole.clone() }, wanted, "{dtype}");
+        let shape = [got.len() / dtype.size()];
+        let views = [got, want].map(|bytes| TensorView::new(dtype, &shape, bytes).unwrap());
+        let found = whole.farthest().zip(whole.find_worst(&views[0], &views[1]));
+        assert_eq!(found, wanted.worst, "{dtype}");
+        let (counts, worst) = (wanted.counts, wanted.worst);
+        assert_eq!(Tally { counts, worst, ..whole.clone() }, wanted, "{dtype}");
 
         let middle = got.len() / dtype.size() / 2;
-        let mut late = Tally::new(dtype);
+        let mut late = whole.fresh();
         late.add(middle, &got[middle * dtype.size()..], &want[middle * dtype.size()..]);
-        let mut early = Tally::new(dtype);
+        let mut early = whole.fresh();
         early.add(0, &got[..middle * dtype.size()], &want[..middle * dtype.size()]);
         late.merge(&early);
-        assert_eq!(Tally { counts: whole.counts, ..late }, whole, "{dtype} in two pieces");
+        assert_eq!(late.find_worst(&views[0], &views[1]), found.map(|(_, at)| at));
+        let (counts, worst) = (whole.counts, whole.worst);
+        assert_eq!(Tally { counts, worst, ..late }, whole, "{dtype} in two pieces");
     }
 
     #[test]
@@ -479,7 +302,7 @@ mod tests {
         let mut tally = Tally::new(Dtype::Bf16);
         tally.add(0, &bytes, &bytes);
         assert_eq!((tally.elements(), tally.differ()), (CHUNK as u64, 0));
-        assert_eq!((tally.first(), tally.worst(), tally.max_ulp()), (None, None, None));
+        assert_eq!((tally.first(), tally.farthest(), tally.max_ulp()), (None, None, None));
         assert_eq!(tally.histogram(), Histogram::default());
     }
 

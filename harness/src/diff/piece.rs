@@ -5,11 +5,10 @@ use mlx_parity_tensor::{Dtype, TensorView};
 use super::Options;
 use super::bound::Bound;
 use super::worst::{Rank, Worst};
-use crate::compare::tally::differing_elements;
-use crate::compare::{Distance, Moments, Tally};
+use crate::compare::{Distance, Moments, Tally, differing_elements};
 
 /// Bytes compared at once before anything is counted; also what is looked at element by element.
-const CHUNK: usize = 1 << 14;
+const CHUNK: usize = 1 << 16;
 
 #[derive(Debug, Clone)]
 pub(super) struct Piece {
@@ -24,7 +23,7 @@ pub(super) struct Piece {
 
 impl Piece {
     pub(super) fn new(dtype: Dtype, options: &Options) -> Self {
-        let limit = if let Bound::Ulp(ulps) = options.bound { ulps } else { 0 };
+        let limit = if let Bound::Ulp(ulps) = options.bound { Some(ulps) } else { None };
         Self {
             dtype,
             bound: options.bound,
@@ -48,12 +47,25 @@ impl Piece {
     }
 
     fn add_chunk(&mut self, start: usize, a: &[u8], b: &[u8]) {
+        if self.needs_elements() {
+            self.add_chunk_with_elements(start, a, b);
+        } else {
+            self.tally.add(start, a, b);
+            self.moments.add(self.dtype, start, a, b);
+        }
+    }
+
+    /// Whether sums alone do not answer what was asked for.
+    fn needs_elements(&self) -> bool {
+        self.worst.limit() > 0 || matches!(self.bound, Bound::Close(_))
+    }
+
+    fn add_chunk_with_elements(&mut self, start: usize, a: &[u8], b: &[u8]) {
         let mut tally = self.tally.fresh();
         tally.add(start, a, b);
         let mut moments = Moments::default();
         moments.add(self.dtype, start, a, b);
-        let farthest = tally.worst().map(|(distance, _)| distance);
-        let rank = self.rank(farthest.unwrap_or(Distance::Nan), moments.max_abs);
+        let rank = self.rank(tally.farthest().unwrap_or(Distance::Nan), moments.max_abs);
         if matches!(self.bound, Bound::Close(_)) || self.worst.wants(rank) {
             self.look_at_elements(start, a, b);
         }

@@ -124,7 +124,7 @@ impl TensorRow {
             self.rmse = Some(mean(moments.sum_squares).sqrt());
         }
         self.histogram = tally.histogram();
-        self.worst = tally.worst().map(|(_, index)| Difference::at(a, b, index));
+        self.worst = tally.find_worst(a, b).map(|index| Difference::at(a, b, index));
         let dump = piece.worst.indices();
         self.dump = dump.into_iter().map(|index| Difference::at(a, b, index)).collect();
     }

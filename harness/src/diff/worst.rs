@@ -43,6 +43,10 @@ impl Worst {
         Self { limit, kept: BinaryHeap::new() }
     }
 
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Whether elements no worse than `rank` could still be kept.
     pub(super) fn wants(&self, rank: Rank) -> bool {
         self.limit > 0
