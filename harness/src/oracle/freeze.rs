@@ -140,7 +140,11 @@ fn entry(tensor: &HostTensor) -> TensorEntry {
 }
 
 /// Refuses an answer that could not tell a right engine from a wrong one (design §3.3).
-fn judge(case: &Case, replay: &Replay, strength: &Strength) -> Result<serde_json::Value, GoldenError> {
+fn judge(
+    case: &Case,
+    replay: &Replay,
+    strength: &Strength,
+) -> Result<serde_json::Value, GoldenError> {
     match (strength.refusal(), &replay.degenerate_because) {
         (Some(reason), None) => {
             Err(GoldenError::Degenerate { case: case.id.clone(), reason: reason.to_string() })
