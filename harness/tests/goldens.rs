@@ -30,7 +30,7 @@ fn a_frozen_golden_waits_and_is_accepted_by_a_person() {
     let review = project.run(&["goldens", "review"]).expect(0);
     assert!(review.stdout.contains("no golden is there yet"), "{}", review.stdout);
     project.run(&["goldens", "accept"]).expect(0);
-    let rows = project.run(&["verify", "--format", "jsonl"]).expect(0).rows();
+    let rows = project.run(&["verify", "--tier", "l1", "--format", "jsonl"]).expect(0).rows();
     assert!(
         rows.iter().all(|row| row.notes.is_empty()),
         "the committed one answers: {:?}",
@@ -43,7 +43,7 @@ fn a_frozen_golden_waits_and_is_accepted_by_a_person() {
 fn nothing_is_written_in_ci() {
     let project = fresh();
     for arguments in [&["freeze", "l1/test"][..], &["goldens", "accept", "--live"]] {
-        project.run(&["verify"]).expect(0);
+        project.run(&["verify", "--tier", "l1"]).expect(0);
         let output = project.command(arguments).env("CI", "true").output().unwrap();
         assert_eq!(output.status.code(), Some(101));
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -81,9 +81,9 @@ fn an_orphan_is_refused() {
 #[test]
 fn a_live_golden_can_be_accepted_for_this_class_of_machines() {
     let project = fresh();
-    project.run(&["verify"]).expect(0);
+    project.run(&["verify", "--tier", "l1"]).expect(0);
     project.run(&["goldens", "accept", "--live"]).expect(0);
-    let rows = project.run(&["verify", "--format", "jsonl"]).expect(0).rows();
+    let rows = project.run(&["verify", "--tier", "l1", "--format", "jsonl"]).expect(0).rows();
     assert!(rows.iter().all(|row| row.notes.is_empty()));
 }
 
