@@ -1,12 +1,11 @@
 //! `mlx-parity diff`: two safetensors files or model folders, tensor by tensor.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use super::{Common, Failure, Result};
+use super::{Common, Failure, Result, say};
 use crate::compare::Allowance;
 use crate::diff::{Bound, Options, Report, diff, human};
 use crate::exit::ExitCode;
@@ -72,7 +71,7 @@ pub fn run(_common: &Common, args: &Args) -> Result {
     let options = Options { bound: args.bound(), dump: args.dump };
     let report =
         diff(&args.a, &args.b, &options).map_err(|error| Failure::new(ExitCode::Usage, error))?;
-    print(&report, args.format, start.elapsed()).context("cannot write to stdout")?;
+    print(&report, args.format, start.elapsed())?;
     Ok(match (report.rows.is_empty(), report.holds()) {
         (true, _) => ExitCode::NothingRan,
         (false, true) => ExitCode::Held,
@@ -80,21 +79,19 @@ pub fn run(_common: &Common, args: &Args) -> Result {
     })
 }
 
-fn print(report: &Report, format: Format, elapsed: Duration) -> io::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+fn print(report: &Report, format: Format, elapsed: Duration) -> Result<()> {
     match format {
         Format::Human => {
-            let (bytes, seconds) = (size(report.bytes), elapsed.as_secs_f64());
-            writeln!(out, "{}{:>30} in {seconds:.2} s", human(report), bytes)?;
+            let (text, bytes) = (human(report), size(report.bytes));
+            say(format_args!("{text}{bytes:>30} in {:.2} s", elapsed.as_secs_f64()));
         }
         Format::Jsonl => {
             for row in &report.rows {
-                serde_json::to_writer(&mut out, row)?;
-                writeln!(out)?;
+                say(serde_json::to_string(row).context("cannot write a row")?);
             }
         }
     }
-    out.flush()
+    Ok(())
 }
 
 /// `1.02 GiB`
