@@ -59,6 +59,11 @@ impl Expectation {
 
 /// Whether a pattern of `*` and `{a|b}` fits the whole text.
 fn fits(pattern: &str, text: &str) -> bool {
+    // Most patterns begin with the name of one op and most ids with another: told apart at once.
+    let literal = pattern.find(['*', '{']).unwrap_or(pattern.len());
+    if !text.starts_with(&pattern[..literal]) {
+        return false;
+    }
     if let Some((start, rest)) = pattern.split_once('{')
         && !start.contains('*')
         && let Some((choices, end)) = rest.split_once('}')

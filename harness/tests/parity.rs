@@ -1,18 +1,18 @@
 //! One libtest test per case: `cargo test --test parity l1::gemma3` filters, nextest shows each.
 //!
 //! MLX runs in worker processes, never on test threads. A case whose model is not provisioned is
-//! *ignored*, which no runner counts as a pass.
+//! *ignored*, which no runner counts as a pass; so is one that needs more memory than a test machine has.
 
 use std::{
     path::Path,
     process::ExitCode,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use mlx_parity::{
-    case::{self, Case},
+    case::{self, Case, Kind},
     expect::Expectations,
     fingerprint::Fingerprint,
     model::Registry,
@@ -30,28 +30,35 @@ struct Suite {
     root: Root,
     registry: Registry,
     checks: Vec<String>,
-    /// Planning may ask an oracle, one at a time.
-    planning: Mutex<Option<Fingerprint>>,
+    place: Mutex<Option<(Fingerprint, Arc<Expectations>)>>,
+    planning: Mutex<()>,
 }
 
 impl Suite {
-    fn plan(&self, case: &Case) -> Result<(Planned, Fingerprint), Failed> {
-        let mut here = self.planning.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if here.is_none() {
-            *here = Some(worker::probe(Path::new(PROGRAM))?);
+    /// Where the workers compute and what is expected to fail there, found out once.
+    fn place(&self) -> Result<(Fingerprint, Arc<Expectations>), Failed> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.is_none() {
+            let here = worker::probe(Path::new(PROGRAM))?;
+            let file = self.root.expectations_file();
+            let expectations = Arc::new(Expectations::load(&file, &here, &self.checks)?);
+            *place = Some((here, expectations));
         }
-        let here = here.clone().ok_or("no worker answered")?;
-        let mut planner = Planner::new(&self.root, &self.registry, &here, PlanOptions::default());
-        Ok((planner.plan(case.clone()), here))
+        Ok(place.clone().ok_or("no worker answered")?)
     }
 
     fn run(&self, case: &Case) -> Result<(), Failed> {
-        let (planned, here) = self.plan(case)?;
+        let (here, expectations) = self.place()?;
+        let planned = {
+            // Planning may ask an oracle, one at a time.
+            let _one = self.planning.lock().unwrap_or_else(PoisonError::into_inner);
+            Planner::new(&self.root, &self.registry, &here, PlanOptions::default())
+                .plan(case.clone())
+        };
         let rows = match planned {
             Planned::NotRun(rows) => rows,
             Planned::Job(job) => run_job(&job)?,
         };
-        let expectations = Expectations::load(&self.root.expectations_file(), &here, &self.checks)?;
         let rows: Vec<_> = rows.into_iter().map(|row| expectations.judge(row)).collect();
         match rows.iter().find(|row| row.failed() || !row.ran()) {
             Some(row) => Err(report::failure(row).into()),
@@ -89,14 +96,21 @@ fn trials() -> Result<Vec<Trial>, Box<dyn std::error::Error>> {
     let registry = Registry::load(&root)?;
     let cases = case::load_all(&root.cases())?;
     let checks = cases.iter().flat_map(Case::checks).collect();
-    let suite = Arc::new(Suite { root, registry, checks, planning: Mutex::new(None) });
+    let suite = Arc::new(Suite {
+        root,
+        registry,
+        checks,
+        place: Mutex::default(),
+        planning: Mutex::default(),
+    });
     Ok(cases.into_iter().map(|case| trial(&suite, case)).collect())
 }
 
 fn trial(suite: &Arc<Suite>, case: Case) -> Trial {
     let model = case.model().and_then(|model| suite.registry.get(model));
     let provisioned = model.is_none_or(|model| model.provisioned(&suite.root));
+    let large = matches!(&case.kind, Kind::Op(op) if op.large);
     let name = case.id.replace('/', "::");
     let suite = Arc::clone(suite);
-    Trial::test(name, move || suite.run(&case)).with_ignored_flag(!provisioned)
+    Trial::test(name, move || suite.run(&case)).with_ignored_flag(large || !provisioned)
 }
