@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{Common, Result, say};
+#[cfg(feature = "engine")]
+use super::say;
+use super::{Common, Result};
 
 /// Let the engine continue a prompt, greedily
 #[derive(Debug, Clone, clap::Args)]
