@@ -1,4 +1,4 @@
-"""Draws terminal output as SVG: `cargo xtask verify | PYTHON ci/scripts/picture.py TITLE > reports/run.svg`.
+"""Draws what a command prints as SVG: `COMMAND | PYTHON ci/scripts/picture.py COMMAND > reports/run.svg`.
 
 PYTHON is the oracles' environment, `target/mlx/venv/bin/python`; rich comes with it.
 """
@@ -14,7 +14,7 @@ STYLES = [("held", "green"), ("bit-exact", "green"), ("FAIL", "bold red"), ("dif
 
 
 def main():
-    text = sys.stdin.read().rstrip("\n")
+    text = f"$ {sys.argv[1]}\n{sys.stdin.read()}".rstrip("\n")
     width = max(len(line) for line in text.splitlines()) + 1
     console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True)
     picture = Text(text)
@@ -30,6 +30,7 @@ def main():
             keep.append(line)
         if skipping and line.strip() == "}":
             skipping = False
+    keep.insert(1, f"    <!-- {sys.argv[1]} | ci/scripts/picture.py; do not edit -->")
     print("\n".join(keep))
 
 
