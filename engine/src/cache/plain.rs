@@ -6,7 +6,7 @@ use super::{Buffers, STEP, causal_mask};
 use crate::error::EngineError;
 use crate::ops::{self, Mask};
 
-/// Grows by [`STEP`] positions at a time and is written in place.
+/// Grows by 256 positions at a time and is written in place.
 #[derive(Debug, Clone, Default)]
 pub struct PlainCache {
     buffers: Option<Buffers>,

@@ -106,7 +106,7 @@ pub fn slice(a: &Array, axes: &[SliceAxis]) -> Result<Array, EngineError> {
 /// `mx.slice_update`: `a` with the slice replaced by `update`, which broadcasts to it.
 ///
 /// # Errors
-/// As [`slice`].
+/// As [`slice()`].
 pub fn slice_update(a: &Array, update: &Array, axes: &[SliceAxis]) -> Result<Array, EngineError> {
     write("slice_update", mlx_sys::mlx_slice_update, a, update, axes)
 }
@@ -114,7 +114,7 @@ pub fn slice_update(a: &Array, update: &Array, axes: &[SliceAxis]) -> Result<Arr
 /// `a.at[slice].multiply(factor)`: `a` with the slice multiplied by `factor`, which broadcasts to it.
 ///
 /// # Errors
-/// As [`slice`].
+/// As [`slice()`].
 pub fn slice_multiply(a: &Array, factor: &Array, axes: &[SliceAxis]) -> Result<Array, EngineError> {
     write("slice_update_prod", mlx_sys::mlx_slice_update_prod, a, factor, axes)
 }
