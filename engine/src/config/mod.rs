@@ -36,6 +36,8 @@ use crate::error::EngineError;
 pub struct ConfigFile {
     path: PathBuf,
     object: Map<String, Value>,
+    /// Before the key in errors: empty, or `text_config.` for that object of the file.
+    prefix: String,
 }
 
 impl ConfigFile {
@@ -47,7 +49,21 @@ impl ConfigFile {
     pub fn read(folder: &Path) -> Result<Self, EngineError> {
         let path = folder.join("config.json");
         let object = json::read_object(&path)?;
-        Ok(Self { path, object })
+        Ok(Self { path, object, prefix: String::new() })
+    }
+
+    /// The object under `key` as a config of its own, whose errors name `key.inner`.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] where it is missing, [`EngineError::UnsupportedConfig`] where it is no
+    /// object.
+    pub(crate) fn section(&self, key: &str) -> Result<Self, EngineError> {
+        let value = self.get(key).ok_or_else(|| self.error(format!("`{key}` is missing")))?;
+        let Some(object) = value.as_object() else {
+            return Err(self.unsupported(key, value, "an object"));
+        };
+        let prefix = format!("{}{key}.", self.prefix);
+        Ok(Self { path: self.path.clone(), object: object.clone(), prefix })
     }
 
     /// The file's path.
@@ -101,10 +117,16 @@ impl ConfigFile {
             .collect();
         serde_path_to_error::deserialize(Value::Object(meant)).map_err(|error| {
             match error.path().to_string().as_str() {
-                "." => self.error(error.inner()),
-                key => self.error(format!("`{key}`: {}", error.inner())),
+                "." if self.prefix.is_empty() => self.error(error.inner()),
+                "." => self.error(format!("`{}`: {}", self.section_name(), error.inner())),
+                key => self.error(format!("`{}{key}`: {}", self.prefix, error.inner())),
             }
         })
+    }
+
+    /// The path of this object in the file.
+    fn section_name(&self) -> &str {
+        self.prefix.trim_end_matches('.')
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
@@ -125,7 +147,7 @@ impl ConfigFile {
     ) -> EngineError {
         EngineError::UnsupportedConfig {
             file: self.path.clone(),
-            key: key.to_owned(),
+            key: format!("{}{key}", self.prefix),
             found: found.to_string(),
             wanted: wanted.to_string(),
         }
