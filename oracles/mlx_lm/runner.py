@@ -1,17 +1,11 @@
 """The mlx-lm oracle: answers freeze requests with greedy ids and raw logits.
 
-Protocol 1, one JSON object a line. Requests come on stdin, answers go to stdout, logs to stderr:
-
-    {"protocol": 1, "id": 1, "request": "hello"}
-    {"protocol": 1, "id": 1, "reply": "hello", "oracle": "mlx-lm", "packages": {...},
-     "backend": "cpu", "device": "..."}
+Protocol 1 as `oracles/protocol.py` speaks it, with the request
 
     {"protocol": 1, "id": 2, "request": "freeze", "model": DIR, "prompt": {"ids": [...]},
      "steps": 32, "forced": false, "prefill_step": 2048, "out": FILE, "taps": null}
     {"protocol": 1, "id": 2, "reply": "frozen", "prompt": [...], "steps": [...],
      "composition": {...}}
-
-    {"protocol": 1, "id": 3, "reply": "error", "kind": "...", "message": "..."}
 
 `prompt` may be {"text": "..."} instead. Steps are greedy, or, where "forced", the last ids of the
 prompt one at a time; the answer's "prompt" then ends before them. With "taps": {"step": k} (0 is the prefill) the file also
@@ -20,44 +14,20 @@ counted from 0. Tensors are written in the model's own dtype.
 """
 
 import itertools
-import json
 import os
 import sys
-import traceback
 
-PROTOCOL = 1
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 
+from protocol import describe_cache, greeting, save, serve  # noqa: E402
 
-def private_stdout():
-    """Keeps the real stdout for answers; whatever a library prints goes to stderr."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return answers
-
-
-def versions():
-    import importlib.metadata as metadata
-
-    found = {}
-    for package in ("mlx", "mlx-lm", "numpy", "transformers", "tokenizers"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    found["python"] = ".".join(map(str, sys.version_info[:3]))
-    return found
+PACKAGES = ("mlx", "mlx-lm", "numpy", "transformers", "tokenizers")
 
 
 def hello(_request):
-    import mlx.core as mx
-
     import mlx_lm.generate  # noqa: F401  (an import that fails must fail here, not at the first freeze)
 
-    device = mx.default_device()
-    backend = "cpu" if device.type == mx.cpu else ("metal" if mx.metal.is_available() else "cuda")
-    return {"reply": "hello", "oracle": "mlx-lm", "packages": versions(), "backend": backend,
-            "device": str(device)}
+    return greeting("mlx-lm", PACKAGES)
 
 
 def load_model(folder):
@@ -78,16 +48,6 @@ def prompt_ids(prompt, folder):
 
     tokenizer = load_tokenizer(Path(folder))
     return list(tokenizer.encode(prompt["text"]))
-
-
-def describe_cache(layer):
-    kind = type(layer).__name__
-    if kind == "KVCache":
-        return "plain"
-    if kind == "RotatingKVCache":
-        keep = f", keep {layer.keep}" if layer.keep else ""
-        return f"rotating({layer.max_size}{keep})"
-    raise ValueError(f"cache class {kind} has no name in a composition yet")
 
 
 def freeze(request):
@@ -141,9 +101,7 @@ def freeze(request):
     if decoded:
         tensors["decode.logits"] = mx.stack(decoded)
 
-    scratch = request["out"] + ".part.safetensors"
-    mx.save_safetensors(scratch, tensors)
-    os.replace(scratch, request["out"])
+    save(request["out"], tensors)
     composition = {
         "cache": [describe_cache(layer) for layer in cache],
         "prefill-step": request["prefill_step"],
@@ -157,29 +115,5 @@ def freeze(request):
 REQUESTS = {"hello": hello, "freeze": freeze}
 
 
-def answer(line):
-    request = {}
-    try:
-        request = json.loads(line)
-        if request.get("protocol") != PROTOCOL:
-            raise ValueError(f"protocol {request.get('protocol')}, this runner speaks {PROTOCOL}")
-        handler = REQUESTS.get(request.get("request"))
-        if handler is None:
-            raise ValueError(f"unknown request {request.get('request')!r}")
-        reply = handler(request)
-    except Exception as error:  # noqa: BLE001  (every failure becomes an answer)
-        traceback.print_exc(file=sys.stderr)
-        reply = {"reply": "error", "kind": type(error).__name__, "message": str(error)}
-    return {"protocol": PROTOCOL, "id": request.get("id", 0), **reply}
-
-
-def main():
-    answers = private_stdout()
-    for line in sys.stdin:
-        if line.strip():
-            answers.write(json.dumps(answer(line)) + "\n")
-            answers.flush()
-
-
 if __name__ == "__main__":
-    main()
+    serve(REQUESTS)

@@ -30,11 +30,12 @@ def spoken(name):
 class Taps:
     """Records intermediates between `start` and `stop`."""
 
-    def __init__(self, model):
+    def __init__(self, model, namespace=None):
         self.paths = {id(module): name.removeprefix("model.") for name, module in
                       model.named_modules() if name}
         self.classes = {type(module) for _, module in model.named_modules()}
-        self.namespace = sys.modules[type(model).__module__]
+        # The module whose global `scaled_dot_product_attention` the layers call.
+        self.namespace = namespace or sys.modules[type(model).__module__]
         self.undo = []
         self.stack = []
         self.tensors = {}
