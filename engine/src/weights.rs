@@ -1,5 +1,7 @@
 //! Turns a checkpoint into layers and audits it: every tensor is read once, none is missing.
 
+mod experts;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +14,8 @@ use crate::config::{ConfigFile, Override, Quantization};
 use crate::error::EngineError;
 use crate::nn::{Embedding, Linear, RmsNorm, Weight};
 use crate::ops::{self, Affine};
+
+pub use experts::{ExpertPaths, Original};
 
 /// A checkpoint while an architecture takes its tensors out by name.
 ///
@@ -141,6 +145,16 @@ impl Weights {
     /// How a matrix is packed, if it is (`class_predicate` in `mlx_lm/utils.py`): what the config
     /// says of this path, else what the shapes say where there are scales.
     fn packing(&mut self, path: &str, inputs: usize) -> Result<Option<Affine>, EngineError> {
+        self.packing_at(path, path, inputs)
+    }
+
+    /// [`Weights::packing`] of a module whose tensors lie elsewhere, at `stored`.
+    fn packing_at(
+        &mut self,
+        path: &str,
+        stored: &str,
+        inputs: usize,
+    ) -> Result<Option<Affine>, EngineError> {
         let Some(quantization) = &self.quantization else { return Ok(None) };
         if let Some(spoken) = quantization.overrides.get(path) {
             self.unread_overrides.remove(path);
@@ -150,14 +164,14 @@ impl Weights {
                 Override::As(packing) => Some(*packing),
             });
         }
-        let scales = format!("{path}.scales");
+        let scales = format!("{stored}.scales");
         if !self.has(&scales) {
             return Ok(None);
         }
         let columns = |name: &str| -> Result<usize, EngineError> {
             Ok(self.checkpoint.view(name)?.shape().last().copied().unwrap_or(0))
         };
-        let packed = format!("{path}.weight");
+        let packed = format!("{stored}.weight");
         let words = if self.has(&packed) { columns(&packed)? } else { 0 };
         let groups = columns(&scales)?;
         Ok(Some(Affine {

@@ -4,8 +4,10 @@ mod embedding;
 mod linear;
 mod norm;
 mod rope;
+mod switch_linear;
 
 pub use embedding::Embedding;
 pub use linear::{Linear, Weight};
 pub use norm::RmsNorm;
 pub use rope::Rope;
+pub use switch_linear::{Experts, SwitchGlu, SwitchLinear};

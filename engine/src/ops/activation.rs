@@ -11,7 +11,7 @@ use crate::error::EngineError;
 /// A constant as a compiled kernel holds it. `mx.compile` prints f32 constants into its source with 7
 /// significant digits (`print_float_constant` of `mlx/backend/common/compiled.cpp`), which need not be
 /// enough to give the same f32 back: sqrt(2) becomes 1.414214. Halves survive it.
-fn constant(value: f64, dtype: Dtype) -> Result<Array, EngineError> {
+pub(crate) fn constant(value: f64, dtype: Dtype) -> Result<Array, EngineError> {
     let printed = match dtype {
         Dtype::Float32 => format!("{:.6e}", value as f32).parse().unwrap_or(value),
         _ => value,

@@ -28,3 +28,11 @@ binary! {
     maximum: "the larger; NaN where either is NaN",
     logaddexp: "log(exp(a) + exp(b))",
 }
+
+/// `mx.greater`: whether a > b, in booleans.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for shapes that do not broadcast.
+pub fn greater(a: &Array, b: &Array) -> Result<Array, EngineError> {
+    op("greater", mlx_rs::ops::gt(a, b))
+}

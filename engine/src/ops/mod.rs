@@ -27,11 +27,12 @@ mod sort;
 mod take;
 mod unary;
 
+pub(crate) use activation::constant;
 pub use activation::{gelu, gelu_approx, gelu_fast_approx, relu2, silu, softplus};
 pub use argreduce::{argmax, argmax_last, argmin};
 pub use attention::{Mask, ScoreMask, attend, scaled_dot_product_attention};
 pub use binary::{
-    add, divide, floor_divide, logaddexp, maximum, multiply, power, remainder, subtract,
+    add, divide, floor_divide, greater, logaddexp, maximum, multiply, power, remainder, subtract,
 };
 pub use cast::{cast, from_fp8, scalar, to_fp8};
 pub use conv1d::{Conv1d, conv1d};
@@ -47,7 +48,7 @@ pub use rope::{
     rope, rotate,
 };
 pub use scan::{cummax, cumsum};
-pub use scatter::scatter_add;
+pub use scatter::{put_along_axis, scatter_add};
 pub use select::{clip, select};
 pub use shape::{
     arange, broadcast_to, concatenate, contiguous, expand_dims, flip, pad, reshape,
@@ -55,10 +56,10 @@ pub use shape::{
 };
 pub use slice::{SliceAxis, slice, slice_multiply, slice_update};
 pub use softmax::{log_sum_exp, softmax, softmax_axis};
-pub use sort::{argsort, sort, topk};
+pub use sort::{argpartition, argsort, sort, topk};
 pub use take::{take, take_along_axis, take_rows};
 pub use unary::{
-    cos, erf, exp, expm1, log, log1p, negative, rsqrt, sigmoid, sin, sqrt, square, tanh,
+    abs, cos, erf, exp, expm1, log, log1p, negative, rsqrt, sigmoid, sin, sqrt, square, tanh,
 };
 
 use mlx_rs::Array;

@@ -1,4 +1,4 @@
-//! Updates added at indices.
+//! Values added or put at indices.
 
 use mlx_rs::Array;
 use mlx_rs::ops::indexing::scatter_add_single;
@@ -39,4 +39,18 @@ pub fn scatter_add(
         taken.clone().chain(0..axis).chain(taken.end..updates.ndim() as i32).collect();
     let updates = expand_dims(&transpose(updates, &order)?, indices.ndim() as i32 + axis)?;
     op("scatter_add", scatter_add_single(a, indices, &updates, axis))
+}
+
+/// `mx.put_along_axis`: `a` with one element along `axis` replaced for each index; `values` broadcast
+/// to the indices, and both to `a` off the axis. Indices are not checked.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for shapes that do not broadcast.
+pub fn put_along_axis(
+    a: &Array,
+    indices: &Array,
+    values: &Array,
+    axis: i32,
+) -> Result<Array, EngineError> {
+    op("put_along_axis", a.put_along_axis(indices, values, axis))
 }

@@ -1,6 +1,7 @@
 //! Order along an axis.
 
 use mlx_rs::Array;
+use mlx_rs::ops::argpartition_axis;
 use mlx_rs::ops::indexing::topk_axis;
 
 use crate::error::{EngineError, op};
@@ -19,6 +20,16 @@ pub fn sort(a: &Array, axis: i32) -> Result<Array, EngineError> {
 /// [`EngineError::Op`] where MLX throws, as for an axis that does not exist.
 pub fn argsort(a: &Array, axis: i32) -> Result<Array, EngineError> {
     op("argsort", mlx_rs::ops::argsort_axis(a, axis))
+}
+
+/// `mx.argpartition` along one axis: u32 positions such that the element at the `kth` stands where it
+/// would stand sorted, none before it larger and none after it smaller. A negative `kth` counts from
+/// the end. The order on either side is open; of equals, those of lower position count as smaller.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws, as for a `kth` outside the axis.
+pub fn argpartition(a: &Array, kth: i32, axis: i32) -> Result<Array, EngineError> {
+    op("argpartition", argpartition_axis(a, kth, axis))
 }
 
 /// `mx.topk`: the `k` largest along one axis, in no stated order.

@@ -29,5 +29,6 @@ unary! {
     sigmoid: "1 / (1 + exp(-a))",
     erf: "the error function",
     square: "a times a",
+    abs: "a without its sign",
     negative: "a with its sign flipped",
 }
