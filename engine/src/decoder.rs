@@ -122,12 +122,13 @@ impl<'m> Decoder<'m> {
     /// forgot (`trim_prompt_cache` of `mlx_lm/models/cache.py`).
     ///
     /// # Errors
-    /// [`EngineError::NotTrimmable`] where the window of a layer has wrapped, and nothing is
-    /// forgotten; [`EngineError::DecoderFailed`] after a failed call.
+    /// [`EngineError::NotTrimmable`] where the window of a layer has wrapped or a layer is recurrent,
+    /// and nothing is forgotten; [`EngineError::DecoderFailed`] after a failed call.
     pub fn trim(&mut self, count: usize) -> Result<usize, EngineError> {
         self.sound()?;
         if let Some(layer) = self.caches.iter().position(|cache| !cache.is_trimmable()) {
-            return Err(EngineError::NotTrimmable { layer, seen: self.offset() });
+            let recurrent = matches!(self.caches[layer], KvCache::Recurrent(_));
+            return Err(EngineError::NotTrimmable { layer, seen: self.offset(), recurrent });
         }
         let wanted = count.min(self.offset()) as i32;
         let trimmed = fault::trimmed(self.model.fault(), wanted);

@@ -140,15 +140,26 @@ pub enum EngineError {
         /// Sequences in the caches.
         wanted: usize,
     },
-    /// A trim of caches of which one has forgotten positions.
+    /// A trim of caches of which one has forgotten positions or keeps none.
     #[error(
-        "layer {layer} has seen {seen} positions and its window has wrapped: it cannot be trimmed"
+        "layer {layer} has seen {seen} positions and {}: it cannot be trimmed",
+        if *recurrent { "keeps only what they add up to" } else { "its window has wrapped" }
     )]
     NotTrimmable {
         /// The first such layer, counted from 0.
         layer: usize,
         /// Positions it has seen.
         seen: usize,
+        /// Whether it is a recurrent layer, rather than a window that has wrapped.
+        recurrent: bool,
+    },
+    /// A layer's cache of another kind, or with other extents, than the layer's own.
+    #[error("the cache of a layer holds {found}, wanted {wanted}")]
+    CacheForm {
+        /// What it holds, or was to hold.
+        found: String,
+        /// What the layer needs.
+        wanted: String,
     },
     /// Saved caches of another model, or a file that contradicts itself.
     #[error("{}: {what} is {found}, wanted {wanted}", file.display())]

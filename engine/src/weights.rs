@@ -2,7 +2,7 @@
 
 mod experts;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use mlx_parity_tensor::Dtype;
@@ -26,6 +26,8 @@ pub struct Weights {
     folder: PathBuf,
     checkpoint: Checkpoint,
     quantization: Option<Quantization>,
+    /// The name in the file of every tensor, by the name it is asked for under.
+    stored: BTreeMap<String, String>,
     unread: BTreeSet<String>,
     unread_overrides: BTreeSet<String>,
     missing: Vec<String>,
@@ -53,6 +55,7 @@ impl Weights {
         let overrides = quantization.iter().flat_map(|q| q.overrides.keys().cloned()).collect();
         Ok(Self {
             folder: folder.to_owned(),
+            stored: checkpoint.names().map(|name| (name.to_owned(), name.to_owned())).collect(),
             unread: checkpoint.names().map(str::to_owned).collect(),
             unread_overrides: overrides,
             missing: Vec::new(),
@@ -68,12 +71,41 @@ impl Weights {
 
     /// Whether the checkpoint holds a tensor of this name.
     pub fn has(&self, name: &str) -> bool {
-        self.checkpoint.contains(name)
+        self.stored.contains_key(name)
+    }
+
+    /// The shape of a tensor, where the checkpoint holds it.
+    ///
+    /// # Errors
+    /// [`EngineError::Safetensors`] where the file cannot be read.
+    pub fn shape(&self, name: &str) -> Result<Option<Vec<usize>>, EngineError> {
+        let Some(stored) = self.stored.get(name) else { return Ok(None) };
+        Ok(Some(self.checkpoint.view(stored)?.shape().to_vec()))
+    }
+
+    /// The names of all tensors.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.stored.keys().map(String::as_str)
     }
 
     /// Drops tensors that the reference drops too.
     pub fn discard(&mut self, dropped: impl Fn(&str) -> bool) {
+        self.stored.retain(|name, _| !dropped(name));
         self.unread.retain(|name| !dropped(name));
+    }
+
+    /// Gives every tensor the name that `sanitize` of the reference gives it. Two tensors that would
+    /// share a name fail the audit.
+    pub fn rename(&mut self, renamed: impl Fn(&str) -> String) {
+        let mut stored = BTreeMap::new();
+        for (old, file_name) in std::mem::take(&mut self.stored) {
+            let name = renamed(&old);
+            if let Some(other) = stored.insert(name.clone(), file_name) {
+                self.unfit.push(format!("{name} (found as {other} and as {old})"));
+            }
+        }
+        self.stored = stored;
+        self.unread = self.unread.iter().map(|name| renamed(name)).collect();
     }
 
     /// The linear layer at a module path, `[outputs, inputs]`.
@@ -169,10 +201,10 @@ impl Weights {
             return Ok(None);
         }
         let columns = |name: &str| -> Result<usize, EngineError> {
-            Ok(self.checkpoint.view(name)?.shape().last().copied().unwrap_or(0))
+            Ok(self.shape(name)?.and_then(|shape| shape.last().copied()).unwrap_or(0))
         };
         let packed = format!("{stored}.weight");
-        let words = if self.has(&packed) { columns(&packed)? } else { 0 };
+        let words = columns(&packed)?;
         let groups = columns(&scales)?;
         Ok(Some(Affine {
             group_size: inputs.checked_div(groups).unwrap_or(0).max(1) as i32,
@@ -182,11 +214,11 @@ impl Weights {
 
     fn tensor(&mut self, name: &str, shape: &[usize], holds: Holds) -> Result<Array, EngineError> {
         self.unread.remove(name);
-        if !self.has(name) {
+        let Some(stored) = self.stored.get(name) else {
             self.missing.push(name.to_owned());
             return stand_in(shape, holds);
-        }
-        let view = self.checkpoint.view(name)?;
+        };
+        let view = self.checkpoint.view(stored)?;
         if view.shape() != shape || !holds.fits(view.dtype()) {
             self.unfit.push(format!(
                 "{name} (found {} {:?}, wanted {} {shape:?})",

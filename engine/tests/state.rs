@@ -70,7 +70,7 @@ fn a_wrapped_window_refuses_a_trim_and_stays_as_it_was() {
         let mut decoder = Decoder::new(&gemma, 100);
         decoder.prefill(&IDS[..WINDOW]).expect("a prefill");
         match decoder.trim(1) {
-            Err(EngineError::NotTrimmable { layer: 0, seen: WINDOW }) => {}
+            Err(EngineError::NotTrimmable { layer: 0, seen: WINDOW, recurrent: false }) => {}
             other => panic!("{other:?}"),
         }
         assert_eq!(decoder.offset(), WINDOW);
@@ -255,7 +255,7 @@ fn a_file_that_contradicts_itself_is_refused() {
             ),
             (
                 |parts| drop(parts.0.insert("layers.1".into(), "{\"plain\":999}".into())),
-                "counters that buffers of 256 can have",
+                "counters that arrays of [1, 2, 256, 16] can have",
             ),
             (
                 |parts| {

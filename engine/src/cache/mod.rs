@@ -1,12 +1,15 @@
-//! Key and value caches, layer by layer, as `mlx_lm/models/cache.py` keeps them.
+//! Caches, layer by layer, as `mlx_lm/models/cache.py` keeps them: keys and values of positions, or the
+//! state of a recurrent layer.
 
 mod mask;
 mod plain;
+mod recurrent;
 mod rotating;
 mod saved;
 
 pub use mask::causal_mask;
 pub use plain::PlainCache;
+pub use recurrent::{RecurrentCache, RecurrentForm, RecurrentState};
 pub use rotating::RotatingCache;
 pub(crate) use saved::{Form, load, save};
 
@@ -18,13 +21,16 @@ use crate::ops::Mask;
 /// Positions a buffer grows by at a time.
 pub(crate) const STEP: i32 = 256;
 
-/// The cache of one layer. Keys and values are `[batch, kv_heads, positions, head_dim]`.
+/// The cache of one layer. Keys and values are `[batch, kv_heads, positions, head_dim]`; a recurrent
+/// layer has none.
 #[derive(Debug, Clone)]
 pub enum KvCache {
     /// Keeps every position.
     Plain(PlainCache),
     /// Keeps a window of positions.
     Rotating(RotatingCache),
+    /// Keeps what all positions add up to.
+    Recurrent(RecurrentCache),
 }
 
 impl KvCache {
@@ -33,21 +39,41 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.offset(),
             Self::Rotating(cache) => cache.offset(),
+            Self::Recurrent(cache) => cache.offset(),
         }
     }
 
     /// Takes the keys and values of new positions in and returns all that may be attended to.
     ///
     /// # Errors
-    /// [`EngineError::Op`] where MLX throws.
+    /// [`EngineError::Op`] where MLX throws, [`EngineError::CacheForm`] for a recurrent layer's cache.
     pub fn update(&mut self, keys: &Array, values: &Array) -> Result<(Array, Array), EngineError> {
         match self {
             Self::Plain(cache) => cache.update(keys, values),
             Self::Rotating(cache) => cache.update(keys, values),
+            Self::Recurrent(_) => Err(EngineError::CacheForm {
+                found: "a recurrent state".to_owned(),
+                wanted: "keys and values".to_owned(),
+            }),
         }
     }
 
-    /// The mask for `count` new positions, to be asked for before [`KvCache::update`].
+    /// The cache of a recurrent layer.
+    ///
+    /// # Errors
+    /// [`EngineError::CacheForm`] for one of keys and values.
+    pub fn recurrent(&mut self) -> Result<&mut RecurrentCache, EngineError> {
+        match self {
+            Self::Recurrent(cache) => Ok(cache),
+            Self::Plain(_) | Self::Rotating(_) => Err(EngineError::CacheForm {
+                found: "keys and values".to_owned(),
+                wanted: "a recurrent state".to_owned(),
+            }),
+        }
+    }
+
+    /// The mask for `count` new positions, to be asked for before [`KvCache::update`]. A recurrent layer
+    /// masks nothing: rows of a batch have equal lengths here (`create_ssm_mask`).
     ///
     /// # Errors
     /// [`EngineError::Op`] where MLX throws.
@@ -55,6 +81,7 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.mask(count, window),
             Self::Rotating(cache) => cache.mask(count, window),
+            Self::Recurrent(_) => Ok(Mask::Full),
         }
     }
 
@@ -63,24 +90,27 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.offset() - 1,
             Self::Rotating(cache) => cache.newest(),
+            Self::Recurrent(cache) => cache.offset() - 1,
         }
     }
 
-    /// The buffers, for evaluation between prefill chunks.
+    /// The arrays, for evaluation between prefill chunks.
     pub fn state(&self) -> impl Iterator<Item = &Array> {
-        self.buffers().into_iter().flat_map(|pair| [&pair.keys, &pair.values])
+        self.arrays().into_iter().flatten().map(|(_, array)| array)
     }
 
-    /// Sequences side by side in the buffers; none before the first update.
+    /// Sequences side by side in the arrays; none before the first update.
     pub fn batch(&self) -> Option<usize> {
-        self.buffers().map(|buffers| buffers.keys.dim(0) as usize)
+        self.arrays().map(|[(_, first), _]| first.dim(0) as usize)
     }
 
-    /// Whether [`KvCache::trim`] can forget the newest positions: a window may not have wrapped.
+    /// Whether [`KvCache::trim`] can forget the newest positions: a window may not have wrapped, and a
+    /// recurrent state cannot go back.
     pub fn is_trimmable(&self) -> bool {
         match self {
             Self::Plain(_) => true,
             Self::Rotating(cache) => cache.is_trimmable(),
+            Self::Recurrent(_) => false,
         }
     }
 
@@ -90,6 +120,7 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.trim(count),
             Self::Rotating(cache) => cache.trim(count),
+            Self::Recurrent(_) => 0,
         }
     }
 
@@ -101,6 +132,7 @@ impl KvCache {
             _ if count > room => {}
             Self::Plain(cache) => cache.skip(count),
             Self::Rotating(cache) => cache.skip(count),
+            Self::Recurrent(_) => {}
         }
     }
 
@@ -108,7 +140,18 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.buffers(),
             Self::Rotating(cache) => cache.buffers(),
+            Self::Recurrent(_) => None,
         }
+    }
+
+    /// The two arrays and their names in a file of saved caches.
+    fn arrays(&self) -> Option<[(&'static str, &Array); 2]> {
+        if let Self::Recurrent(cache) = self {
+            let RecurrentState { conv, memory } = cache.state()?;
+            return Some([("conv", conv), ("memory", memory)]);
+        }
+        let Buffers { keys, values } = self.buffers()?;
+        Some([("keys", keys), ("values", values)])
     }
 }
 

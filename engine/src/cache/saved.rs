@@ -1,7 +1,7 @@
 //! The caches of one batch of sequences in a safetensors file.
 //!
 //! Tensors `layers.{i}.keys` and `layers.{i}.values`, whole buffers as `save_prompt_cache` of
-//! `mlx_lm/models/cache.py` keeps them; metadata `format`, `model` and `layers.{i}`, a layer's kind
+//! `mlx_lm/models/cache.py` keeps them, or `layers.{i}.conv` and `layers.{i}.memory`; metadata `format`, `model` and `layers.{i}`, a layer's kind
 //! and counters in JSON. A cache that never saw a position has no tensors.
 
 use std::collections::BTreeMap;
@@ -10,14 +10,20 @@ use std::path::Path;
 
 use mlx_parity_tensor::safetensors::{self, SafetensorsFile};
 use mlx_parity_tensor::{Dtype, HostTensor};
+use mlx_rs::Array;
 use serde::{Deserialize, Serialize};
 
 use super::rotating::Counters;
-use super::{Buffers, KvCache, PlainCache, RotatingCache};
+use super::{
+    Buffers, KvCache, PlainCache, RecurrentCache, RecurrentForm, RecurrentState, RotatingCache,
+};
 use crate::array::{from_view, to_host};
 use crate::error::EngineError;
 
 const FORMAT: &str = "mlx-parity caches 1";
+
+/// Stands for any extent in a wanted shape.
+const POSITIONS: i32 = -1;
 
 /// What the caches of a model look like.
 pub(crate) struct Form<'a> {
@@ -34,6 +40,15 @@ pub(crate) struct Form<'a> {
 enum Layer {
     Plain(i32),
     Rotating(Counters),
+    Recurrent(Recurrent),
+}
+
+/// Where a recurrent cache stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recurrent {
+    offset: i32,
+    form: RecurrentForm,
 }
 
 impl Layer {
@@ -41,6 +56,9 @@ impl Layer {
         match cache {
             KvCache::Plain(cache) => Self::Plain(cache.offset()),
             KvCache::Rotating(cache) => Self::Rotating(cache.counters()),
+            KvCache::Recurrent(cache) => {
+                Self::Recurrent(Recurrent { offset: cache.offset(), form: cache.form() })
+            }
         }
     }
 
@@ -48,6 +66,7 @@ impl Layer {
         match self {
             Self::Plain(offset) => offset,
             Self::Rotating(counters) => counters.offset,
+            Self::Recurrent(recurrent) => recurrent.offset,
         }
     }
 
@@ -58,28 +77,48 @@ impl Layer {
             Self::Rotating(counters) => {
                 Self::Rotating(Counters { offset: 0, index: 0, ..counters })
             }
+            Self::Recurrent(recurrent) => Self::Recurrent(Recurrent { offset: 0, ..recurrent }),
         }
     }
 
-    /// Whether buffers of this many positions can stand at these counters.
-    fn fits(self, capacity: i32) -> bool {
+    /// Whether the layer can have this as its first array.
+    fn fits(self, first: &Array) -> bool {
         match self {
-            Self::Plain(offset) => (0..=capacity).contains(&offset),
+            Self::Plain(offset) => (0..=first.dim(2)).contains(&offset),
             Self::Rotating(Counters { offset, index, max_size, .. }) if offset < max_size => {
-                (0..=capacity).contains(&offset) && index == offset
+                (0..=first.dim(2)).contains(&offset) && index == offset
             }
             Self::Rotating(Counters { index, max_size, .. }) => {
-                capacity >= max_size && (1..=capacity).contains(&index)
+                first.dim(2) >= max_size && (1..=first.dim(2)).contains(&index)
+            }
+            Self::Recurrent(recurrent) => recurrent.offset > 0,
+        }
+    }
+
+    fn cache(self, arrays: Option<[Array; 2]>) -> KvCache {
+        let buffers = |[keys, values]: [Array; 2]| Buffers { keys, values };
+        match (self, arrays) {
+            (Self::Plain(offset), arrays) => {
+                KvCache::Plain(PlainCache::restored(arrays.map(buffers), offset))
+            }
+            (Self::Rotating(counters), arrays) => {
+                KvCache::Rotating(RotatingCache::restored(arrays.map(buffers), counters))
+            }
+            (Self::Recurrent(Recurrent { form, .. }), None) => {
+                KvCache::Recurrent(RecurrentCache::new(form))
+            }
+            (Self::Recurrent(Recurrent { offset, form }), Some([conv, memory])) => {
+                let state = RecurrentState { conv, memory };
+                KvCache::Recurrent(RecurrentCache::restored(form, state, offset))
             }
         }
     }
 
-    fn cache(self, buffers: Option<Buffers>) -> KvCache {
+    /// The names of the layer's arrays.
+    fn names(self) -> [&'static str; 2] {
         match self {
-            Self::Plain(offset) => KvCache::Plain(PlainCache::restored(buffers, offset)),
-            Self::Rotating(counters) => {
-                KvCache::Rotating(RotatingCache::restored(buffers, counters))
-            }
+            Self::Plain(_) | Self::Rotating(_) => ["keys", "values"],
+            Self::Recurrent(_) => ["conv", "memory"],
         }
     }
 }
@@ -94,9 +133,8 @@ pub(crate) fn save(path: &Path, caches: &[KvCache], form: &Form) -> Result<(), E
     for (i, cache) in caches.iter().enumerate() {
         let layer = serde_json::json!(Layer::of(cache)).to_string();
         metadata.insert(format!("layers.{i}"), layer);
-        if let Some(Buffers { keys, values }) = cache.buffers() {
-            tensors.push((format!("layers.{i}.keys"), to_host(keys)?));
-            tensors.push((format!("layers.{i}.values"), to_host(values)?));
+        for (name, array) in cache.arrays().into_iter().flatten() {
+            tensors.push((format!("layers.{i}.{name}"), to_host(array)?));
         }
     }
     let tensors = tensors.iter().map(|(name, tensor)| (name.clone(), tensor));
@@ -142,32 +180,63 @@ impl Saved<'_> {
         let layer: Layer = serde_json::from_str(text)
             .map_err(|error| self.unfit(&name, text, format!("a kind and counters ({error})")))?;
         self.same(format!("{name}, empty,"), Shown(layer.fresh()), Shown(Layer::of(empty)))?;
-        if layer.offset() == 0 && !self.file.contains(&format!("{name}.keys")) {
+        let [first, second] = layer.names().map(|part| format!("{name}.{part}"));
+        if layer.offset() == 0 && !self.file.contains(&first) {
             return Ok(layer.fresh().cache(None));
         }
-        let keys = self.buffer(&format!("{name}.keys"), form)?;
-        let values = self.buffer(&format!("{name}.values"), form)?;
-        let what = format!("the shape of {name}.values");
-        self.same(what, Shown(values.shape()), Shown(keys.shape()))?;
-        let buffers = Buffers { keys, values };
-        if !layer.fits(buffers.capacity()) {
-            let wanted = format!("counters that buffers of {} can have", buffers.capacity());
+        let arrays = match layer {
+            Layer::Plain(_) | Layer::Rotating(_) => self.keys_and_values(&first, &second, form)?,
+            Layer::Recurrent(recurrent) => {
+                let RecurrentForm { inputs, channels, heads, value_dim, key_dim } = recurrent.form;
+                let conv = self.array(&first, form.dtype, &[inputs, channels])?;
+                let memory = self.array(&second, Dtype::F32, &[heads, value_dim, key_dim])?;
+                self.same(format!("the batch of {second}"), memory.dim(0), conv.dim(0))?;
+                [conv, memory]
+            }
+        };
+        if !layer.fits(&arrays[0]) {
+            let wanted = format!("counters that arrays of {:?} can have", arrays[0].shape());
             return Err(self.unfit(&name, text, wanted));
         }
-        Ok(layer.cache(Some(buffers)))
+        Ok(layer.cache(Some(arrays)))
     }
 
-    fn buffer(&self, name: &str, form: &Form) -> Result<mlx_rs::Array, EngineError> {
+    fn keys_and_values(
+        &self,
+        first: &str,
+        second: &str,
+        form: &Form,
+    ) -> Result<[Array; 2], EngineError> {
+        let (heads, dim) = (form.kv_heads as i32, form.head_dim as i32);
+        let keys = self.array(first, form.dtype, &[heads, POSITIONS, dim])?;
+        let values = self.array(second, form.dtype, &[heads, POSITIONS, dim])?;
+        let what = format!("the shape of {second}");
+        self.same(what, Shown(values.shape()), Shown(keys.shape()))?;
+        Ok([keys, values])
+    }
+
+    /// A tensor `[batch, extents]` of a dtype.
+    fn array(&self, name: &str, dtype: Dtype, extents: &[i32]) -> Result<Array, EngineError> {
         let view = self.file.view(name)?;
-        self.same(format!("the dtype of {name}"), view.dtype().name(), form.dtype.name())?;
-        match *view.shape() {
-            [batch, heads, _, dim]
-                if batch > 0 && (heads, dim) == (form.kv_heads, form.head_dim) => {}
-            _ => {
-                let wanted = format!("[batch, {}, positions, {}]", form.kv_heads, form.head_dim);
-                let found = format!("{:?}", view.shape());
-                return Err(self.unfit(format!("the shape of {name}"), found, wanted));
+        self.same(format!("the dtype of {name}"), view.dtype().name(), dtype.name())?;
+        let fits = match view.shape() {
+            [batch, found @ ..] => {
+                let same = |(found, wanted): (&usize, &i32)| {
+                    *wanted == POSITIONS || *found as u64 == *wanted as u64
+                };
+                *batch > 0 && found.len() == extents.len() && found.iter().zip(extents).all(same)
             }
+            [] => false,
+        };
+        if !fits {
+            let shown = |extent: &i32| match *extent {
+                POSITIONS => "positions".to_owned(),
+                extent => extent.to_string(),
+            };
+            let extents: Vec<String> = extents.iter().map(shown).collect();
+            let wanted = format!("[batch, {}]", extents.join(", "));
+            let found = format!("{:?}", view.shape());
+            return Err(self.unfit(format!("the shape of {name}"), found, wanted));
         }
         from_view(&view)
     }
