@@ -38,12 +38,7 @@ impl SwitchLinear {
     /// # Errors
     /// [`EngineError::Op`] where MLX throws, for plain experts in halves on the CPU when the answer is
     /// evaluated.
-    pub fn forward(
-        &self,
-        x: &Array,
-        indices: &Array,
-        sorted: bool,
-    ) -> Result<Array, EngineError> {
+    pub fn forward(&self, x: &Array, indices: &Array, sorted: bool) -> Result<Array, EngineError> {
         let product = match &self.experts {
             Experts::Plain(weight) => {
                 let weight = ops::swap_axes(weight, -1, -2)?;
@@ -56,7 +51,7 @@ impl SwitchLinear {
     }
 }
 
-/// `SwitchGLU`: a gated feed-forward block an expert, `down(silu(gate(x)) * up(x))`.
+/// `SwitchGLU`: a gated feed-forward block an expert, `down(activation(gate(x)) * up(x))`.
 #[derive(Debug)]
 pub struct SwitchGlu {
     /// `[experts, inner, hidden]`.
@@ -65,6 +60,8 @@ pub struct SwitchGlu {
     pub up_proj: SwitchLinear,
     /// `[experts, hidden, inner]`.
     pub down_proj: SwitchLinear,
+    /// Applied to the gate; `ops::silu` for the reference's default `SwiGLU`.
+    pub activation: fn(&Array) -> Result<Array, EngineError>,
 }
 
 /// Rows in the order of their experts (`_gather_sort`).
@@ -99,7 +96,7 @@ impl SwitchGlu {
         tap("up", &up);
         let gate = self.gate_proj.forward(x, picks, is_sorted)?;
         tap("gate", &gate);
-        let inner = ops::multiply(&ops::silu(&gate)?, &up)?;
+        let inner = ops::multiply(&(self.activation)(&gate)?, &up)?;
         tap("activation", &inner);
         let out = self.down_proj.forward(&inner, picks, is_sorted)?;
         tap("down", &out);

@@ -28,11 +28,11 @@ pub enum Original<'a> {
         /// The projection's name below them.
         name: &'a str,
     },
-    /// One tensor for all experts at this path, of which the projection is the `part`th of `parts`
-    /// along the outputs.
+    /// One plain tensor for all experts, of which the projection is the `part`th of `parts` along the
+    /// outputs.
     Fused {
-        /// The module's path.
-        path: &'a str,
+        /// The tensor's full name.
+        tensor: &'a str,
         /// Counted from 0.
         part: usize,
         /// How many projections share the tensor.
@@ -54,12 +54,14 @@ impl Weights {
     ) -> Result<SwitchLinear, EngineError> {
         let path = paths.stacked;
         let layout = self.layout(paths);
-        let scales = match layout {
-            Layout::Stacked => path.to_owned(),
-            Layout::Each { folder, name } => format!("{folder}.0.{name}"),
-            Layout::Fused { path, .. } => path.to_owned(),
+        let packing = match layout {
+            Layout::Stacked => self.packing(path, inputs)?,
+            Layout::Each { folder, name } => {
+                self.packing_at(path, &format!("{folder}.0.{name}"), inputs)?
+            }
+            Layout::Fused { .. } => None,
         };
-        let weight = match self.packing_at(path, &scales, inputs)? {
+        let weight = match packing {
             None => {
                 let shape = [experts, outputs, inputs];
                 Experts::Plain(self.stack(path, layout, "weight", shape, Holds::Floats)?)
@@ -120,8 +122,8 @@ impl Weights {
             {
                 Layout::Each { folder, name }
             }
-            Some(Original::Fused { path, part, parts }) if self.has(&format!("{path}.weight")) => {
-                Layout::Fused { path, part, parts }
+            Some(Original::Fused { tensor, part, parts }) if self.has(tensor) => {
+                Layout::Fused { tensor, part, parts }
             }
             _ => Layout::Stacked,
         }
@@ -148,10 +150,10 @@ impl Weights {
                 ops::eval([&stacked])?;
                 Ok(stacked)
             }
-            Layout::Fused { path, part, parts } => {
+            Layout::Fused { tensor, part, parts } => {
                 let [experts, outputs, width] = shape;
                 let whole = [experts, outputs * parts, width];
-                let whole = self.tensor(&format!("{path}.{suffix}"), &whole, holds)?;
+                let whole = self.tensor(tensor, &whole, holds)?;
                 let rows = SliceAxis::range((part * outputs) as i32, ((part + 1) * outputs) as i32);
                 let all = |axis| SliceAxis::full(whole.dim(axis));
                 let taken = ops::slice(&whole, &[all(0), rows, all(2)])?;
@@ -167,5 +169,5 @@ impl Weights {
 enum Layout<'a> {
     Stacked,
     Each { folder: &'a str, name: &'a str },
-    Fused { path: &'a str, part: usize, parts: usize },
+    Fused { tensor: &'a str, part: usize, parts: usize },
 }
