@@ -6,7 +6,7 @@ mod common;
 use common::Folder;
 use mlx_parity_engine::EngineError;
 use mlx_parity_engine::config::{
-    ConfigFile, DenseConfig, Gemma3TextConfig, LayerKind, Override, Quantization,
+    ConfigFile, DenseConfig, Gemma3TextConfig, LayerKind, Override, Quantization, RopeConfig,
 };
 use mlx_parity_engine::ops::Affine;
 use mlx_parity_tensor::Dtype;
@@ -44,8 +44,7 @@ fn base(model_type: &str) -> Value {
 #[case::sliced_matmul("llama", "pretraining_tp", json!(2))]
 #[case::partial_rope("llama", "partial_rotary_factor", json!(0.5))]
 #[case::unread_window("llama", "sliding_window", json!(128))]
-#[case::unread_rope("llama", "rope_parameters", json!({"rope_theta": 5e5}))]
-#[case::llama3_rope("llama", "rope_scaling", json!({"rope_type": "llama3", "factor": 8.0}))]
+#[case::other_scaling_kind("llama", "rope_scaling", json!({"rope_type": "ntk", "factor": 8.0}))]
 #[case::rope_without_factor("llama", "rope_scaling", json!({"rope_type": "linear"}))]
 #[case::rope_factor_zero("llama", "rope_scaling", json!({"type": "linear", "factor": 0}))]
 #[case::rope_unread_key("llama", "rope_scaling", json!({"rope_type": "default", "beta_fast": 3}))]
@@ -170,16 +169,11 @@ fn defaults_are_those_of_the_reference() {
     let config = DenseConfig::read_llama(&file).expect("a good config");
     assert!(config.tied);
     assert_eq!((config.dims.kv_heads, config.dims.head_dim), (4, 16));
-    assert_eq!((config.rope.base, config.rope.scale, config.rope.traditional), (1e4, 1.0, false));
+    assert_eq!(
+        config.rope,
+        RopeConfig { max_positions: config.dims.max_positions, ..RopeConfig::plain(1e4) }
+    );
     assert_eq!(config.layers, [LayerKind::Full, LayerKind::Full]);
-}
-
-#[test]
-fn linear_rope_divides_positions() {
-    let mut config = base("llama");
-    config["rope_scaling"] = json!({"type": "linear", "factor": 4.0});
-    let (_dir, file) = file(&config);
-    assert_eq!(DenseConfig::read_llama(&file).expect("a good config").rope.scale, 0.25);
 }
 
 #[test]

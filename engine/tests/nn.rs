@@ -6,8 +6,9 @@ mod common;
 use common::on_mlx_thread;
 use mlx_parity_engine::Array;
 use mlx_parity_engine::array::{from_host, to_host};
+use mlx_parity_engine::config::RopeConfig;
 use mlx_parity_engine::nn::{Embedding, Linear, RmsNorm, Rope, Weight};
-use mlx_parity_engine::ops::{self, Affine};
+use mlx_parity_engine::ops::{self, Affine, RopeScaling};
 use mlx_parity_tensor::HostTensor;
 use rstest::rstest;
 
@@ -71,9 +72,11 @@ fn norms_divide_by_the_root_mean_square(#[case] offset: f64) {
 #[case::neighbours(true)]
 fn rope_turns_pairs_by_position(#[case] traditional: bool) {
     on_mlx_thread(move || {
-        let (dims, offset, scale, base) = (6, 5, 0.5, 100.0);
+        let (offset, scale, base) = (5, 0.5, 100.0);
         let x = waves(12, 0.4);
-        let rope = Rope { dims, traditional, base, scale };
+        let scaling = RopeScaling::Linear { factor: 1.0 / scale };
+        let config = RopeConfig { traditional, scaling, ..RopeConfig::plain(base) };
+        let rope = Rope::new(&config, 6).expect("a rope");
         let turned = rope.forward(&Array::from_slice(&x, &[1, 1, 2, 6]), offset).expect("a rope");
         let x = widen(&x);
         let mut wanted = x.clone();
@@ -81,8 +84,8 @@ fn rope_turns_pairs_by_position(#[case] traditional: bool) {
             for pair in 0..3 {
                 let (a, b) = if traditional { (2 * pair, 2 * pair + 1) } else { (pair, pair + 3) };
                 let (a, b) = (row * 6 + a, row * 6 + b);
-                let frequency = f64::from(base).powf(-(pair as f64) / 3.0);
-                let angle = (f64::from(offset) + row as f64) * f64::from(scale) * frequency;
+                let frequency = base.powf(-(pair as f64) / 3.0);
+                let angle = (f64::from(offset) + row as f64) * scale * frequency;
                 wanted[a] = x[a] * angle.cos() - x[b] * angle.sin();
                 wanted[b] = x[a] * angle.sin() + x[b] * angle.cos();
             }

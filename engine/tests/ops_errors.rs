@@ -88,15 +88,20 @@ fn ropes_without_meaning_are_refused() {
     on_mlx_thread(|| {
         let long = RopeScaling::LongRope(LongRope {
             original_max_position_embeddings: 64.0,
+            short_factor: vec![1.0],
             long_factor: vec![1.0; 7],
+            short_mscale: None,
+            long_mscale: None,
         });
-        refuses(ScaledRope::new(16, 1e4, false, 256, &long), "rope", &["7 long factors", "8"]);
+        refuses(ScaledRope::new(16, 1e4, false, 256, &long), "rope", &["7 factors", "8"]);
         let dynamic = ScaledRope::new(16, 1e4, false, 256, &RopeScaling::Dynamic { factor: 2.0 });
         let offsets = Array::from_slice(&[0, 1], &[2]);
-        let turned = dynamic
-            .expect("no table")
-            .forward(&ones(&[2, 1, 3, 16]), RopeOffset::PerItem(&offsets));
-        refuses(turned, "rope", &["dynamic"]);
+        let turned = dynamic.expect("no table").forward(
+            &ones(&[2, 1, 3, 16]),
+            RopeOffset::PerItem(&offsets),
+            None,
+        );
+        refuses(turned, "rope", &["one offset an item"]);
     });
 }
 

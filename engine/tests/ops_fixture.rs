@@ -308,7 +308,10 @@ fn scaled_ropes() -> Vec<Case> {
             "longrope",
             RopeScaling::LongRope(LongRope {
                 original_max_position_embeddings: context,
+                short_factor: vec![1.0],
                 long_factor: vec![1.0, 1.1, 1.3, 1.7, 2.5, 4.1, 7.3, 13.7],
+                short_mscale: None,
+                long_mscale: None,
             }),
         ),
         (
@@ -323,7 +326,9 @@ fn scaled_ropes() -> Vec<Case> {
             if !matches!(scaling, RopeScaling::Dynamic { .. }) {
                 offsets.push(RopeOffset::PerItem(&x[1]));
             }
-            offsets.into_iter().map(|offset| rope.forward(&x[0], offset)).collect()
+            // The reference takes the long factors of longrope whatever the length.
+            let long = Some(256);
+            offsets.into_iter().map(|offset| rope.forward(&x[0], offset, long)).collect()
         })
     });
     each.chain([rotations()]).collect()

@@ -161,6 +161,7 @@ fn dead_rows_answer_as_mlx_answers_each_kind_of_mask() {
 }
 
 fn scalings() -> [(&'static str, RopeScaling); 7] {
+    let long_factor: Vec<f64> = (0..16).map(|i| 1.0 + 0.25 * f64::from(i)).collect();
     [
         ("default", RopeScaling::Default),
         ("linear", RopeScaling::Linear { factor: 4.0 }),
@@ -187,9 +188,13 @@ fn scalings() -> [(&'static str, RopeScaling); 7] {
         ),
         (
             "longrope",
+            // mlx-lm takes the long factors whatever the length.
             RopeScaling::LongRope(LongRope {
                 original_max_position_embeddings: 64.0,
-                long_factor: (0..16).map(|i| 1.0 + 0.25 * f64::from(i)).collect(),
+                short_factor: long_factor.clone(),
+                long_factor,
+                short_mscale: None,
+                long_mscale: None,
             }),
         ),
         (

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::keys::keys_of;
-use super::{ConfigFile, Dims, LayerKind, RopeConfig, RopeScaling};
+use super::{ConfigFile, Dims, LayerKind, RopeConfig, RopeKeys};
 use crate::error::EngineError;
 
 #[derive(Debug, Deserialize)]
@@ -126,9 +126,6 @@ impl Gemma3TextConfig {
     /// [`EngineError::Config`] and [`EngineError::UnsupportedConfig`], naming the file and the key.
     pub fn read(file: &ConfigFile) -> Result<Self, EngineError> {
         let wire: WireGemma3Text = file.wire()?;
-        let scaling = RopeScaling::read(file, "rope_scaling", wire.rope_scaling.as_ref())?;
-        file.only("rope_scaling.rope_theta", scaling.theta.as_ref(), &[wire.rope_theta])?;
-        let rope = |base, scale| RopeConfig { base, scale, traditional: false };
         let dims = Dims {
             hidden_size: wire.hidden_size,
             num_layers: wire.num_hidden_layers,
@@ -142,8 +139,8 @@ impl Gemma3TextConfig {
         };
         let config = Self {
             dims: dims.checked(file)?,
-            rope: rope(wire.rope_theta, scaling.scale),
-            local_rope: rope(wire.rope_local_base_freq, 1.0),
+            rope: rope(file, &wire)?,
+            local_rope: RopeConfig::plain(wire.rope_local_base_freq),
             query_pre_attn_scalar: wire.query_pre_attn_scalar,
             window: wire.sliding_window,
             pattern: wire.sliding_window_pattern,
@@ -199,4 +196,17 @@ impl Gemma3TextConfig {
         }
         Ok(())
     }
+}
+
+/// The encoding of the full layers.
+fn rope(file: &ConfigFile, wire: &WireGemma3Text) -> Result<RopeConfig, EngineError> {
+    RopeConfig::read(
+        file,
+        &RopeKeys {
+            theta: Some(wire.rope_theta),
+            objects: &[("rope_scaling", wire.rope_scaling.as_ref())],
+            max_positions: wire.max_position_embeddings,
+            ..RopeKeys::default()
+        },
+    )
 }

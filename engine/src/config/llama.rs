@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::keys::keys_of;
-use super::{Biases, ConfigFile, DenseConfig, Dims, LayerKind, RopeConfig, RopeScaling};
+use super::{Biases, ConfigFile, DenseConfig, Dims, LayerKind, RopeConfig, RopeKeys};
 use crate::error::EngineError;
 
 #[derive(Debug, Deserialize)]
@@ -26,8 +26,7 @@ struct WireLlama {
     attention_bias: bool,
     #[serde(default)]
     mlp_bias: bool,
-    #[serde(default = "default_rope_theta")]
-    rope_theta: f64,
+    rope_theta: Option<f64>,
     #[serde(default)]
     rope_traditional: bool,
     rope_scaling: Option<Value>,
@@ -35,16 +34,13 @@ struct WireLlama {
     tie_word_embeddings: bool,
     layer_types: Option<Vec<String>>,
     sliding_window: Option<usize>,
-    // The reference reads none of the following; they are taken only where they change nothing.
+    // The reference does not read these two; transformers does.
     rope_parameters: Option<Value>,
+    partial_rotary_factor: Option<f64>,
+    // The reference reads none of the following; they are taken only where they change nothing.
     hidden_act: Option<String>,
     pretraining_tp: Option<u32>,
-    partial_rotary_factor: Option<f64>,
     rope_interleaved: Option<bool>,
-}
-
-fn default_rope_theta() -> f64 {
-    10_000.0
 }
 
 fn default_tied() -> bool {
@@ -63,8 +59,7 @@ impl DenseConfig {
     /// [`EngineError::Config`] and [`EngineError::UnsupportedConfig`], naming the file and the key.
     pub fn read_llama(file: &ConfigFile) -> Result<Self, EngineError> {
         let wire: WireLlama = file.wire()?;
-        let scaling = RopeScaling::read(file, "rope_scaling", wire.rope_scaling.as_ref())?;
-        refuse_other_maths(file, &wire, scaling)?;
+        refuse_other_maths(file, &wire)?;
         let layers = layer_kinds(file, &wire)?;
         let heads = wire.num_attention_heads;
         let head_dim = wire.head_dim.filter(|dim| *dim != 0);
@@ -83,11 +78,7 @@ impl DenseConfig {
             dims: dims.checked(file)?,
             biases: Biases { attention: wire.attention_bias, mlp: wire.mlp_bias },
             qk_norm: false,
-            rope: RopeConfig {
-                base: wire.rope_theta,
-                scale: scaling.scale,
-                traditional: wire.rope_traditional,
-            },
+            rope: rope(file, &wire)?,
             tied: wire.tie_word_embeddings,
             layers,
             window: wire.sliding_window,
@@ -95,23 +86,28 @@ impl DenseConfig {
     }
 }
 
-fn refuse_other_maths(
-    file: &ConfigFile,
-    wire: &WireLlama,
-    scaling: RopeScaling,
-) -> Result<(), EngineError> {
+fn rope(file: &ConfigFile, wire: &WireLlama) -> Result<RopeConfig, EngineError> {
+    RopeConfig::read(
+        file,
+        &RopeKeys {
+            theta: wire.rope_theta,
+            default_theta: Some(10_000.0),
+            partial: wire.partial_rotary_factor,
+            objects: &[
+                ("rope_scaling", wire.rope_scaling.as_ref()),
+                ("rope_parameters", wire.rope_parameters.as_ref()),
+            ],
+            max_positions: wire.max_position_embeddings,
+            traditional: wire.rope_traditional,
+            ..RopeKeys::default()
+        },
+    )
+}
+
+fn refuse_other_maths(file: &ConfigFile, wire: &WireLlama) -> Result<(), EngineError> {
     file.only("hidden_act", wire.hidden_act.as_ref(), &["silu".into(), "swish".into()])?;
     file.only("pretraining_tp", wire.pretraining_tp.as_ref(), &[1])?;
-    file.only("partial_rotary_factor", wire.partial_rotary_factor.as_ref(), &[1.0])?;
-    file.only("rope_interleaved", wire.rope_interleaved.as_ref(), &[wire.rope_traditional])?;
-    file.only("rope_scaling.rope_theta", scaling.theta.as_ref(), &[wire.rope_theta])?;
-    let parameters = RopeScaling::read(file, "rope_parameters", wire.rope_parameters.as_ref())?;
-    file.only("rope_parameters.rope_theta", parameters.theta.as_ref(), &[wire.rope_theta])?;
-    if wire.rope_parameters.is_some() && parameters.scale != scaling.scale {
-        let wanted = "the scaling that `rope_scaling` says";
-        return Err(file.unsupported("rope_parameters", "another scaling", wanted));
-    }
-    Ok(())
+    file.only("rope_interleaved", wire.rope_interleaved.as_ref(), &[wire.rope_traditional])
 }
 
 fn layer_kinds(file: &ConfigFile, wire: &WireLlama) -> Result<Vec<LayerKind>, EngineError> {

@@ -21,7 +21,8 @@ pub use gemma3_text::Gemma3TextConfig;
 pub use harmless::HARMLESS;
 pub(crate) use quantization::KEYS as QUANTIZATION_KEYS;
 pub use quantization::{Override, Quantization};
-pub use rope::{RopeConfig, RopeScaling};
+pub use rope::RopeConfig;
+pub(crate) use rope::RopeKeys;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::keys::keys_of;
-use super::{Biases, ConfigFile, DenseConfig, Dims, LayerKind, RopeConfig, RopeScaling};
+use super::{Biases, ConfigFile, DenseConfig, Dims, LayerKind, RopeConfig, RopeKeys};
 use crate::error::EngineError;
 
 #[derive(Debug, Deserialize)]
@@ -75,22 +75,18 @@ impl DenseConfig {
 /// `rope_parameters` gives what `rope_theta` and `rope_scaling` leave open, and may
 /// not contradict what they say.
 fn rope(file: &ConfigFile, wire: &WireQwen3) -> Result<RopeConfig, EngineError> {
-    let parameters = RopeScaling::read(file, "rope_parameters", wire.rope_parameters.as_ref())?;
-    let scaling = match &wire.rope_scaling {
-        Some(value) => RopeScaling::read(file, "rope_scaling", Some(value))?,
-        None => parameters,
-    };
-    let base = wire
-        .rope_theta
-        .or(parameters.theta)
-        .ok_or_else(|| file.error("`rope_theta` is missing, here and in `rope_parameters`"))?;
-    file.only("rope_parameters.rope_theta", parameters.theta.as_ref(), &[base])?;
-    file.only("rope_scaling.rope_theta", scaling.theta.as_ref(), &[base])?;
-    if wire.rope_parameters.is_some() && parameters.scale != scaling.scale {
-        let wanted = "the scaling that `rope_scaling` says";
-        return Err(file.unsupported("rope_parameters", "another scaling", wanted));
-    }
-    Ok(RopeConfig { base, scale: scaling.scale, traditional: false })
+    RopeConfig::read(
+        file,
+        &RopeKeys {
+            theta: wire.rope_theta,
+            objects: &[
+                ("rope_scaling", wire.rope_scaling.as_ref()),
+                ("rope_parameters", wire.rope_parameters.as_ref()),
+            ],
+            max_positions: Some(wire.max_position_embeddings),
+            ..RopeKeys::default()
+        },
+    )
 }
 
 fn refuse_other_maths(file: &ConfigFile, wire: &WireQwen3) -> Result<(), EngineError> {

@@ -52,14 +52,14 @@ pub(super) fn projections(
     ])
 }
 
-/// A layer's position encoding, over whole heads.
-pub(super) fn rope(config: &RopeConfig, head_dim: usize, fault: Option<Fault>) -> Rope {
-    Rope {
-        dims: head_dim as i32,
-        traditional: config.traditional,
-        base: fault::rope_base(fault, config.base) as f32,
-        scale: config.scale as f32,
-    }
+/// A layer's position encoding.
+pub(super) fn rope(
+    config: &RopeConfig,
+    head_dim: usize,
+    fault: Option<Fault>,
+) -> Result<Rope, EngineError> {
+    let base = fault::rope_base(fault, config.base);
+    Rope::new(&RopeConfig { base, ..config.clone() }, config.rotated(head_dim))
 }
 
 impl Attention {

@@ -180,7 +180,7 @@ fn attention(
         v_proj,
         o_proj,
         head_norms,
-        rope: rope(&config.rope, dims.head_dim, fault),
+        rope: rope(&config.rope, dims.head_dim, fault)?,
         heads: dims.heads as i32,
         kv_heads: dims.kv_heads as i32,
         scale: (dims.head_dim as f64).powf(-0.5) as f32,

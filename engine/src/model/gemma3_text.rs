@@ -193,7 +193,7 @@ fn attention(
         v_proj,
         o_proj,
         head_norms: HeadNorms::AfterTranspose(head_norm("q_norm")?, head_norm("k_norm")?),
-        rope: rope(spec, dims.head_dim, fault),
+        rope: rope(spec, dims.head_dim, fault)?,
         heads: dims.heads as i32,
         kv_heads: dims.kv_heads as i32,
         scale: config.query_pre_attn_scalar.powf(-0.5) as f32,

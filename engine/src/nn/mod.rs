@@ -9,5 +9,5 @@ mod switch_linear;
 pub use embedding::Embedding;
 pub use linear::{Linear, Weight};
 pub use norm::RmsNorm;
-pub use rope::Rope;
+pub use rope::{Position, Rope};
 pub use switch_linear::{Experts, SwitchGlu, SwitchLinear};

@@ -1,29 +1,75 @@
-//! `nn.RoPE`.
+//! Rotary position encoding of the heads of a layer.
 
 use mlx_rs::Array;
 
+use crate::config::RopeConfig;
 use crate::error::EngineError;
-use crate::ops;
+use crate::ops::{RopeOffset, ScaledRope};
 
-/// Rotary position encoding of the first `dims` values of a head.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rope {
-    /// Values of the head that are rotated.
-    pub dims: i32,
-    /// Whether neighbours pair up, rather than the two halves.
-    pub traditional: bool,
-    /// The base of the geometric row of frequencies.
-    pub base: f32,
-    /// Positions are multiplied by this.
-    pub scale: f32,
+/// A position encoding, or none: what `initialize_rope` of `mlx_lm/models/rope_utils.py` makes.
+/// Periods are computed when it is made.
+#[derive(Debug, Clone)]
+pub struct Rope(Option<ScaledRope>);
+
+/// Where the first row of a call stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Tokens before it.
+    pub offset: i32,
+    /// Tokens that the sequence will have when all calls of this prompt are made; none: those up to
+    /// the end of this call.
+    pub length: Option<i32>,
+}
+
+impl From<i32> for Position {
+    fn from(offset: i32) -> Self {
+        Self { offset, length: None }
+    }
 }
 
 impl Rope {
-    /// x `[batch, heads, n, d]`, whose first row stands at position `offset`.
+    /// The encoding of the first `dims` values of each head ([`RopeConfig::rotated`]).
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] for `dims` that are odd or zero, for factors that are neither one nor one a
+    /// pair, and where MLX throws.
+    pub fn new(config: &RopeConfig, dims: usize) -> Result<Self, EngineError> {
+        if dims == 0 || !dims.is_multiple_of(2) {
+            let found = format!("{dims} rotated values");
+            return Err(crate::ops::refused("rope", &found, "an even number above 0"));
+        }
+        let limit = config.max_positions.map_or(i32::MAX, |limit| limit as i32);
+        let RopeConfig { base, traditional, scaling, .. } = config;
+        Ok(Self(Some(ScaledRope::new(dims as i32, *base, *traditional, limit, scaling)?)))
+    }
+
+    /// `nn.RoPE(dims, traditional, base)`.
+    ///
+    /// # Errors
+    /// As [`Rope::new`].
+    pub fn plain(dims: usize, base: f64, traditional: bool) -> Result<Self, EngineError> {
+        Self::new(&RopeConfig { traditional, ..RopeConfig::plain(base) }, dims)
+    }
+
+    /// No position encoding: values pass as they are.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// The longest sequence under the short factors of `longrope`; none elsewhere.
+    pub fn length_limit(&self) -> Option<i32> {
+        self.0.as_ref().and_then(ScaledRope::length_limit)
+    }
+
+    /// x `[batch, heads, n, d]`, whose first row stands at `at`; the same shape and dtype.
     ///
     /// # Errors
     /// [`EngineError::Op`] where MLX throws.
-    pub fn forward(&self, x: &Array, offset: i32) -> Result<Array, EngineError> {
-        ops::rope(x, self.dims, self.traditional, self.base, self.scale, offset)
+    pub fn forward(&self, x: &Array, at: impl Into<Position>) -> Result<Array, EngineError> {
+        let Position { offset, length } = at.into();
+        match &self.0 {
+            Some(rope) => rope.forward(x, RopeOffset::At(offset), length),
+            None => Ok(x.clone()),
+        }
     }
 }

@@ -9,12 +9,14 @@ use crate::ops::rope::{Llama3, LongRope, Proportional, Yarn};
 pub(super) fn scaling(value: &Value) -> Result<RopeScaling, String> {
     let named = |key| value.get(key).and_then(Value::as_str);
     let kind = named("type").or_else(|| named("rope_type")).unwrap_or("default");
-    let or = |key: &str, default: f64| match value.get(key) {
-        None | Some(Value::Null) => Ok(default),
-        Some(given) => given
-            .as_f64()
-            .ok_or_else(|| format!("rope_scaling `{key}` is {given}, wanted a number")),
+    let given = |key: &str| match value.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(given) => match given.as_f64() {
+            Some(number) => Ok(Some(number)),
+            None => Err(format!("rope_scaling `{key}` is {given}, wanted a number")),
+        },
     };
+    let or = |key: &str, default: f64| Ok::<_, String>(given(key)?.unwrap_or(default));
     let need = |key: &str| match or(key, f64::NAN)? {
         found if found.is_nan() => {
             Err(format!("rope_scaling `{key}` is absent, wanted by `{kind}`"))
@@ -40,9 +42,12 @@ pub(super) fn scaling(value: &Value) -> Result<RopeScaling, String> {
             mscale: or("mscale", 1.0)?,
             mscale_all_dim: or("mscale_all_dim", 0.0)?,
         }),
-        "longrope" => RopeScaling::LongRope(LongRope {
+        "longrope" | "su" => RopeScaling::LongRope(LongRope {
             original_max_position_embeddings: need(context)?,
-            long_factor: factors(value)?,
+            short_factor: factors(value, "short_factor")?,
+            long_factor: factors(value, "long_factor")?,
+            short_mscale: given("short_mscale")?,
+            long_mscale: given("long_mscale")?,
         }),
         "proportional" => RopeScaling::Proportional(Proportional {
             partial_rotary_factor: or("partial_rotary_factor", 1.0)?,
@@ -52,10 +57,14 @@ pub(super) fn scaling(value: &Value) -> Result<RopeScaling, String> {
     })
 }
 
-fn factors(value: &Value) -> Result<Vec<f64>, String> {
-    let list = value.get("long_factor").and_then(Value::as_array);
-    list.and_then(|list| list.iter().map(Value::as_f64).collect())
-        .ok_or_else(|| "rope_scaling `long_factor` is not a list of numbers".to_owned())
+/// A list of numbers, or one for all.
+fn factors(value: &Value, key: &str) -> Result<Vec<f64>, String> {
+    let found = match value.get(key) {
+        Some(Value::Array(list)) => list.iter().map(Value::as_f64).collect(),
+        Some(one) => one.as_f64().map(|one| vec![one]),
+        None => None,
+    };
+    found.ok_or_else(|| format!("rope_scaling `{key}` is neither a number nor a list of numbers"))
 }
 
 #[cfg(test)]
@@ -75,7 +84,7 @@ mod tests {
         );
         assert!(scaling(&json!({"rope_type": "spiral"})).unwrap_err().contains("spiral"));
         let long =
-            json!({"type": "longrope", "original_max_position_embeddings": 8, "long_factor": 1});
+            json!({"type": "longrope", "original_max_position_embeddings": 8, "short_factor": 1});
         assert!(scaling(&long).unwrap_err().contains("long_factor"));
     }
 }

@@ -5,7 +5,9 @@ use std::f64::consts::PI;
 use mlx_rs::{Array, Dtype};
 
 use crate::error::{EngineError, op};
-use crate::ops::{add, clip, concatenate, divide, multiply, power, scalar, select, subtract};
+use crate::ops::{
+    add, clip, concatenate, divide, multiply, power, refused, scalar, select, subtract,
+};
 
 /// Parameters of `Llama3RoPE`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,13 +39,21 @@ pub struct Yarn {
     pub mscale_all_dim: f64,
 }
 
-/// Parameters of `SuScaledRoPE`, which uses the long factors at every length.
+/// Parameters of `LongRoPE` (Ding et al., 2024): the short factors while the sequence is no longer than
+/// `original_max_position_embeddings`, the long ones past it, as its authors' `Phi3RotaryEmbedding`
+/// does. `SuScaledRoPE` of mlx-lm uses the long ones at every length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LongRope {
     /// Context of the first training.
     pub original_max_position_embeddings: f64,
-    /// One factor a period.
+    /// One factor a period, or one for all.
+    pub short_factor: Vec<f32>,
+    /// One factor a period, or one for all.
     pub long_factor: Vec<f32>,
+    /// The factor of the rotated features beside the short factors, where it is given.
+    pub short_mscale: Option<f64>,
+    /// The factor of the rotated features beside the long factors, where it is given.
+    pub long_mscale: Option<f64>,
 }
 
 /// Parameters of `ProportionalRoPE`.
@@ -112,22 +122,32 @@ fn correction_range(p: &Yarn, dims: i32, base: f64) -> (f64, f64) {
     (low, if low == high { high + 0.001 } else { high })
 }
 
-/// The factor of the rotated features under [`Yarn`].
-pub(super) fn yarn_input_scale(p: &Yarn) -> f64 {
-    let magnitude =
-        |mscale: f64| if p.factor <= 1.0 { 1.0 } else { 0.1 * mscale * p.factor.ln() + 1.0 };
-    magnitude(p.mscale) / magnitude(p.mscale_all_dim)
+impl Yarn {
+    /// The factor of the rotated features.
+    pub fn input_scale(&self) -> f64 {
+        let stretch = self.factor;
+        let magnitude =
+            |mscale: f64| if stretch <= 1.0 { 1.0 } else { 0.1 * mscale * stretch.ln() + 1.0 };
+        magnitude(self.mscale) / magnitude(self.mscale_all_dim)
+    }
 }
 
-pub(super) fn long_rope(p: &LongRope, dims: i32, base: f64) -> Result<Array, EngineError> {
-    multiply(&row(&p.long_factor), &geometric(base, dims, dims)?)
+/// Periods under one row of factors.
+pub(super) fn long_rope(factors: &[f32], dims: i32, base: f64) -> Result<Array, EngineError> {
+    let pairs = (dims + 1) / 2;
+    if factors.len() != 1 && factors.len() as i32 != pairs {
+        return Err(refused("rope", &format!("{} factors", factors.len()), &format!("{pairs}")));
+    }
+    multiply(&row(factors), &geometric(base, dims, dims)?)
 }
 
-/// The factor of the rotated features under [`LongRope`].
-pub(super) fn long_rope_input_scale(p: &LongRope, max_position_embeddings: i32) -> f64 {
-    let original = p.original_max_position_embeddings;
-    let stretch = f64::from(max_position_embeddings) / original;
-    if stretch <= 1.0 { 1.0 } else { (1.0 + stretch.ln() / original.ln()).sqrt() }
+impl LongRope {
+    /// The factor of the rotated features where none is given.
+    pub fn input_scale(&self, max_position_embeddings: i32) -> f64 {
+        let original = self.original_max_position_embeddings;
+        let stretch = f64::from(max_position_embeddings) / original;
+        if stretch <= 1.0 { 1.0 } else { (1.0 + stretch.ln() / original.ln()).sqrt() }
+    }
 }
 
 pub(super) fn proportional(p: &Proportional, dims: i32, base: f64) -> Result<Array, EngineError> {

@@ -2,12 +2,10 @@
 
 use mlx_rs::Array;
 
-use super::frequencies::{
-    self as periods, Llama3, LongRope, Proportional, Yarn, long_rope_input_scale, yarn_input_scale,
-};
+use super::frequencies::{self as periods, Llama3, LongRope, Proportional, Yarn};
 use super::{Periods, RopeOffset, Rotation, rotate};
 use crate::error::EngineError;
-use crate::ops::{SliceAxis, refused, scalar, slice_multiply};
+use crate::ops::{SliceAxis, eval, refused, scalar, slice_multiply};
 
 /// `rope_scaling` of a model configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,19 +26,17 @@ pub enum RopeScaling {
     Llama3(Llama3),
     /// Interpolation by parts.
     Yarn(Yarn),
-    /// One factor a period.
+    /// One factor a period, one row of them for short and one for long sequences.
     LongRope(LongRope),
     /// A part of the pairs turns, by exponents of the whole.
     Proportional(Proportional),
 }
 
-/// A rotary embedding under a scaling.
+/// A rotary embedding under a scaling; its periods are computed once, when it is made.
 #[derive(Debug, Clone)]
 pub struct ScaledRope {
     dims: i32,
     traditional: bool,
-    /// Multiplies the rotated values first.
-    input_scale: Option<f64>,
     turning: Turning,
 }
 
@@ -48,14 +44,29 @@ pub struct ScaledRope {
 enum Turning {
     Plain { base: f64, scale: f64 },
     Dynamic { base: f64, factor: f64, max_position_embeddings: i32 },
-    Given(Array),
+    Given(Table),
+    ByLength { limit: i32, short: Table, long: Table },
+}
+
+/// Computed periods, f32 `[dims / 2]`, and what multiplies the rotated values first.
+#[derive(Debug, Clone)]
+struct Table {
+    periods: Array,
+    input_scale: Option<f64>,
+}
+
+impl Table {
+    fn new(periods: Array, input_scale: Option<f64>) -> Result<Self, EngineError> {
+        eval([&periods])?;
+        Ok(Self { periods, input_scale })
+    }
 }
 
 impl ScaledRope {
     /// `initialize_rope(dims, base, traditional, scaling, max_position_embeddings)`.
     ///
     /// # Errors
-    /// [`EngineError::Op`] for long factors that are not one a period, and where MLX throws.
+    /// [`EngineError::Op`] for factors that are neither one nor one a period, and where MLX throws.
     pub fn new(
         dims: i32,
         base: f64,
@@ -63,67 +74,81 @@ impl ScaledRope {
         max_position_embeddings: i32,
         scaling: &RopeScaling,
     ) -> Result<Self, EngineError> {
-        let mut rope = Self {
-            dims,
-            traditional,
-            input_scale: None,
-            turning: Turning::Plain { base, scale: 1.0 },
-        };
-        match scaling {
-            RopeScaling::Default => {}
-            RopeScaling::Linear { factor } => {
-                rope.turning = Turning::Plain { base, scale: 1.0 / factor };
-            }
+        let turning = match scaling {
+            RopeScaling::Default => Turning::Plain { base, scale: 1.0 },
+            RopeScaling::Linear { factor } => Turning::Plain { base, scale: 1.0 / factor },
             &RopeScaling::Dynamic { factor } => {
-                rope.turning = Turning::Dynamic { base, factor, max_position_embeddings };
+                Turning::Dynamic { base, factor, max_position_embeddings }
             }
             RopeScaling::Llama3(p) => {
-                rope.turning = Turning::Given(periods::llama3(p, dims, base)?);
+                Turning::Given(Table::new(periods::llama3(p, dims, base)?, None)?)
             }
             RopeScaling::Yarn(p) => {
-                rope.turning = Turning::Given(periods::yarn(p, dims, base)?);
-                rope.input_scale = Some(yarn_input_scale(p)).filter(|&scale| scale != 1.0);
+                let input_scale = Some(p.input_scale()).filter(|&scale| scale != 1.0);
+                Turning::Given(Table::new(periods::yarn(p, dims, base)?, input_scale)?)
             }
-            RopeScaling::LongRope(p) => {
-                if p.long_factor.len() as i32 != (dims + 1) / 2 {
-                    let found = format!("{} long factors", p.long_factor.len());
-                    return Err(refused("rope", &found, &format!("{}", (dims + 1) / 2)));
-                }
-                rope.turning = Turning::Given(periods::long_rope(p, dims, base)?);
-                rope.input_scale = Some(long_rope_input_scale(p, max_position_embeddings));
-                // `SuScaledRoPE` has no traditional form.
-                rope.traditional = false;
-            }
+            RopeScaling::LongRope(p) => by_length(p, dims, base, max_position_embeddings)?,
             RopeScaling::Proportional(p) => {
-                rope.turning = Turning::Given(periods::proportional(p, dims, base)?);
+                Turning::Given(Table::new(periods::proportional(p, dims, base)?, None)?)
             }
-        }
-        Ok(rope)
+        };
+        // `SuScaledRoPE` has no traditional form.
+        let traditional = traditional && !matches!(turning, Turning::ByLength { .. });
+        Ok(Self { dims, traditional, turning })
     }
 
-    /// x `[batch, .., n, d]`, whose first row stands at `offset`.
+    /// The longest sequence under the short factors of [`RopeScaling::LongRope`]; none elsewhere. Keys
+    /// that were rotated on one side of it do not fit queries of the other.
+    pub fn length_limit(&self) -> Option<i32> {
+        match self.turning {
+            Turning::ByLength { limit, .. } => Some(limit),
+            _ => None,
+        }
+    }
+
+    /// x `[batch, .., n, d]`, whose first row stands at `offset` of a sequence of `length` tokens, which
+    /// only [`RopeScaling::LongRope`] asks for; absent, the sequence ends where x does.
     ///
     /// # Errors
     /// [`EngineError::Op`] for offsets per item under [`RopeScaling::Dynamic`], whose base depends on
-    /// one offset, and where MLX throws.
-    pub fn forward(&self, x: &Array, offset: RopeOffset) -> Result<Array, EngineError> {
-        let scaled = self.input_scale.map(|scale| self.scale_input(x, scale)).transpose()?;
-        let (periods, scale) = match &self.turning {
-            Turning::Plain { base, scale } => (Periods::Base(*base as f32), *scale as f32),
-            Turning::Dynamic { base, factor, max_position_embeddings } => {
-                let RopeOffset::At(offset) = offset else {
-                    let found = "one offset an item";
-                    return Err(refused("rope", found, "one for all under dynamic"));
-                };
-                let sequence = x.dim(-2) + offset;
-                let limit = *max_position_embeddings;
-                let base = periods::dynamic_base(*factor, self.dims, *base, limit, sequence);
-                (Periods::Base(base as f32), 1.0)
+    /// one offset, and, without a length, under [`RopeScaling::LongRope`]; and where MLX throws.
+    pub fn forward(
+        &self,
+        x: &Array,
+        offset: RopeOffset,
+        length: Option<i32>,
+    ) -> Result<Array, EngineError> {
+        match &self.turning {
+            Turning::Plain { base, scale } => {
+                self.rotate(x, Periods::Base(*base as f32), *scale as f32, offset)
             }
-            Turning::Given(periods) => (Periods::Given(periods), 1.0),
-        };
+            Turning::Dynamic { base, factor, max_position_embeddings } => {
+                let (end, limit) = (end(x, offset)?, *max_position_embeddings);
+                let base = periods::dynamic_base(*factor, self.dims, *base, limit, end);
+                self.rotate(x, Periods::Base(base as f32), 1.0, offset)
+            }
+            Turning::Given(table) => self.by_table(x, table, offset),
+            Turning::ByLength { limit, short, long } => {
+                let length = length.map_or_else(|| end(x, offset), Ok)?;
+                self.by_table(x, if length > *limit { long } else { short }, offset)
+            }
+        }
+    }
+
+    fn by_table(&self, x: &Array, table: &Table, offset: RopeOffset) -> Result<Array, EngineError> {
+        let scaled = table.input_scale.map(|scale| self.scale_input(x, scale)).transpose()?;
+        self.rotate(scaled.as_ref().unwrap_or(x), Periods::Given(&table.periods), 1.0, offset)
+    }
+
+    fn rotate(
+        &self,
+        x: &Array,
+        periods: Periods,
+        scale: f32,
+        offset: RopeOffset,
+    ) -> Result<Array, EngineError> {
         let rotation = Rotation { dims: self.dims, traditional: self.traditional, periods, scale };
-        rotate(scaled.as_ref().unwrap_or(x), &rotation, offset)
+        rotate(x, &rotation, offset)
     }
 
     /// `x.at[..., :dims].multiply(scale)`.
@@ -133,5 +158,35 @@ impl ScaledRope {
             *last = SliceAxis::full(self.dims);
         }
         slice_multiply(x, &scalar(scale, x.dtype())?, &axes)
+    }
+}
+
+/// The two tables of [`RopeScaling::LongRope`].
+fn by_length(
+    p: &LongRope,
+    dims: i32,
+    base: f64,
+    max_position_embeddings: i32,
+) -> Result<Turning, EngineError> {
+    let default = p.input_scale(max_position_embeddings);
+    let table = |factors: &[f32], scale: Option<f64>| {
+        // The reference multiplies by one, too.
+        let scale = Some(scale.unwrap_or(default));
+        Table::new(periods::long_rope(factors, dims, base)?, scale)
+    };
+    Ok(Turning::ByLength {
+        limit: p.original_max_position_embeddings as i32,
+        short: table(&p.short_factor, p.short_mscale)?,
+        long: table(&p.long_factor, p.long_mscale)?,
+    })
+}
+
+/// The number of tokens before the end of x.
+fn end(x: &Array, offset: RopeOffset) -> Result<i32, EngineError> {
+    match offset {
+        RopeOffset::At(offset) => Ok(x.dim(-2) + offset),
+        RopeOffset::PerItem(_) => {
+            Err(refused("rope", "one offset an item", "one for all, by which the periods go"))
+        }
     }
 }

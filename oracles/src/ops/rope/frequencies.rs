@@ -42,7 +42,7 @@ pub enum RopeScaling {
     Llama3(Llama3),
     /// Interpolation by parts (Peng et al., 2023; `YarnRoPE`).
     Yarn(Yarn),
-    /// One factor a period (Ding et al., 2024; `SuScaledRoPE`).
+    /// One factor a period, short or long by the length of the sequence (Ding et al., 2024).
     LongRope(LongRope),
     /// A part of the pairs turns, by exponents of the whole (`ProportionalRoPE`).
     Proportional(Proportional),
@@ -78,13 +78,21 @@ pub struct Yarn {
     pub mscale_all_dim: f64,
 }
 
-/// Parameters of [`RopeScaling::LongRope`].
+/// Parameters of [`RopeScaling::LongRope`]: the short factors while the sequence is no longer than
+/// the first training's context, the long ones past it, as in the authors' `Phi3LongRoPE`. mlx-lm
+/// uses the long ones at every length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LongRope {
     /// Context of the first training.
     pub original_max_position_embeddings: f64,
-    /// Factor of each period; mlx-lm uses the long ones at every length.
+    /// Factor of each period of short sequences, or one for all.
+    pub short_factor: Vec<f64>,
+    /// Factor of each period of long sequences, or one for all.
     pub long_factor: Vec<f64>,
+    /// Factor of the rotated features of short sequences, where it is given.
+    pub short_mscale: Option<f64>,
+    /// Factor of the rotated features of long sequences, where it is given.
+    pub long_mscale: Option<f64>,
 }
 
 /// Parameters of [`RopeScaling::Proportional`].
@@ -102,8 +110,8 @@ fn powers(dims: usize, rotated: usize, base: f64) -> Vec<f64> {
 }
 
 impl RopeScaling {
-    /// The table for `dims` rotated features; `sequence` is the number of tokens the call ends at,
-    /// `max_position` the configuration's `max_position_embeddings`.
+    /// The table for `dims` rotated features; `sequence` is the number of tokens the call ends at
+    /// (under longrope, of the whole sequence), `max_position` the configuration's `max_position_embeddings`.
     pub fn table(
         &self,
         dims: usize,
@@ -120,7 +128,7 @@ impl RopeScaling {
             }
             Self::Llama3(p) => RopeTable::of_periods(llama3(p, plain(base).periods)),
             Self::Yarn(p) => yarn(p, dims, base, plain(base).periods),
-            Self::LongRope(p) => long_rope(p, max_position, &plain(base).periods)?,
+            Self::LongRope(p) => long_rope(p, max_position, sequence, &plain(base).periods)?,
             Self::Proportional(p) => proportional(p, dims, base),
         })
     }
@@ -172,18 +180,31 @@ fn yarn(p: &Yarn, dims: usize, base: f64, periods: Vec<f64>) -> RopeTable {
     }
 }
 
-fn long_rope(p: &LongRope, max_position: usize, periods: &[f64]) -> Result<RopeTable, OracleError> {
-    if p.long_factor.len() != periods.len() {
-        let wanted = format!("{} long factors, one a period", periods.len());
-        return Err(OracleError::parameter("rope", p.long_factor.len(), &wanted));
-    }
+fn long_rope(
+    p: &LongRope,
+    max_position: usize,
+    sequence: usize,
+    periods: &[f64],
+) -> Result<RopeTable, OracleError> {
     let original = p.original_max_position_embeddings;
+    let (factors, mscale) = if sequence as f64 > original {
+        (&p.long_factor, p.long_mscale)
+    } else {
+        (&p.short_factor, p.short_mscale)
+    };
+    if factors.len() != periods.len() && factors.len() != 1 {
+        let wanted = format!("1 factor or {}, one a period", periods.len());
+        return Err(OracleError::parameter("rope", factors.len(), &wanted));
+    }
     let stretch = max_position as f64 / original;
-    let input_scale =
+    let default =
         if stretch <= 1.0 { 1.0 } else { (1.0 + libm::log(stretch) / libm::log(original)).sqrt() };
-    let periods =
-        periods.iter().zip(&p.long_factor).map(|(period, factor)| period * factor).collect();
-    Ok(RopeTable { periods, position_scale: 1.0, input_scale })
+    let periods = periods
+        .iter()
+        .zip(factors.iter().cycle())
+        .map(|(period, factor)| period * factor)
+        .collect();
+    Ok(RopeTable { periods, position_scale: 1.0, input_scale: mscale.unwrap_or(default) })
 }
 
 fn proportional(p: &Proportional, dims: usize, base: f64) -> RopeTable {
@@ -218,7 +239,13 @@ mod tests {
             mscale: 1.0,
             mscale_all_dim: 0.0,
         };
-        let long = LongRope { original_max_position_embeddings: 256.0, long_factor: vec![1.0; 8] };
+        let long = LongRope {
+            original_max_position_embeddings: 256.0,
+            short_factor: vec![1.0],
+            long_factor: vec![1.0; 8],
+            short_mscale: None,
+            long_mscale: None,
+        };
         let share = Proportional { partial_rotary_factor: 1.0, factor: 1.0 };
         for scaling in [
             RopeScaling::Linear { factor: 1.0 },
@@ -243,6 +270,24 @@ mod tests {
         // Past it the base gains (2·512/256 − 1)^(16/14) = 3^(8/7), whose last period takes the
         // power 14/16.
         assert!((table(&scaling, 512).periods[7] / plain - 3.0).abs() <= 1e-14);
+    }
+
+    #[test]
+    fn longrope_changes_factors_one_token_past_the_first_context() {
+        let scaling = RopeScaling::LongRope(LongRope {
+            original_max_position_embeddings: 64.0,
+            short_factor: vec![2.0],
+            long_factor: vec![3.0; 8],
+            short_mscale: None,
+            long_mscale: Some(1.5),
+        });
+        let (plain, short, long) =
+            (table(&RopeScaling::Default, 1), table(&scaling, 64), table(&scaling, 65));
+        assert_eq!(short.periods[3], 2.0 * plain.periods[3]);
+        assert_eq!(long.periods[3], 3.0 * plain.periods[3]);
+        // sqrt(1 + log(256 / 64) / log(64)) = sqrt(4 / 3).
+        assert!((short.input_scale - (4.0_f64 / 3.0).sqrt()).abs() <= 4e-16);
+        assert_eq!(long.input_scale, 1.5);
     }
 
     #[test]

@@ -121,7 +121,9 @@ impl Suite for Rope {
             ops::RopeOffset::At(call.int_or("offset", 0)? as i32)
         };
         if call.text_or("scaling", "none")? != "none" {
-            return Ok(vec![rope_scaling::engine(call, dims)?.forward(&operands[0], offset)?]);
+            let rope = rope_scaling::engine(call, dims)?;
+            let length = Some(sequence(call)? as i32);
+            return Ok(vec![rope.forward(&operands[0], offset, length)?]);
         }
         let periods = match places.periods {
             Some(at) => ops::Periods::Given(&operands[at]),

@@ -1,12 +1,13 @@
 //! Periods of rotary embeddings, from the arguments of a call.
 //!
 //! Arguments: `base` (10000) and `scale` (1); `freqs` (whether the periods are an operand); or
-//! `scaling` = `"linear"`, `"dynamic"`, `"llama3"`, `"yarn"`, `"longrope"`, each with the
-//! parameters of a released model or of its paper, for a context of [`CONTEXT`] tokens.
+//! `scaling` = `"linear"`, `"dynamic"`, `"llama3"`, `"yarn"`, `"longrope"`, `"longrope-mscale"` (with
+//! factors of the rotated features given), `"proportional"`, each with the parameters of a released
+//! model or of its paper, for a context of [`CONTEXT`] tokens that was first [`ORIGINAL`].
 
 #[cfg(feature = "engine")]
 use mlx_parity_engine::ops::{self, ScaledRope};
-use mlx_parity_oracles::ops::rope::{Llama3, LongRope, RopeScaling, RopeTable, Yarn};
+use mlx_parity_oracles::ops::rope::{Llama3, LongRope, Proportional, RopeScaling, RopeTable, Yarn};
 
 use super::operand::unsupported;
 use crate::ops::{Call, SuiteError};
@@ -23,6 +24,9 @@ const LLAMA3: Llama3 = Llama3 {
     original_max_position_embeddings: ORIGINAL,
 };
 
+/// Of Gemma 4's full layers, with a factor.
+const PROPORTIONAL: Proportional = Proportional { partial_rotary_factor: 0.25, factor: 2.0 };
+
 const YARN: Yarn = Yarn {
     factor: 4.0,
     original_max_position_embeddings: ORIGINAL,
@@ -35,9 +39,16 @@ const YARN: Yarn = Yarn {
 /// Of linear and dynamic scaling.
 const FACTOR: f64 = 4.0;
 
-/// A factor for each period, exact in float32.
-fn long_factor(i: usize) -> f64 {
-    1.0 + 0.5 * i as f64
+/// Factors for each period, exact in float32: short ones near one, long ones far from it.
+fn long_rope(dims: usize, mscale: [Option<f64>; 2]) -> LongRope {
+    let factors = |step: f64| (0..dims / 2).map(|i| 1.0 + step * i as f64).collect();
+    LongRope {
+        original_max_position_embeddings: ORIGINAL,
+        short_factor: factors(0.03125),
+        long_factor: factors(0.5),
+        short_mscale: mscale[0],
+        long_mscale: mscale[1],
+    }
 }
 
 /// The scaling that a call names.
@@ -48,10 +59,9 @@ fn scaling(call: &Call, dims: usize) -> Result<RopeScaling, SuiteError> {
         "dynamic" => RopeScaling::Dynamic { factor: FACTOR },
         "llama3" => RopeScaling::Llama3(LLAMA3),
         "yarn" => RopeScaling::Yarn(YARN),
-        "longrope" => RopeScaling::LongRope(LongRope {
-            original_max_position_embeddings: ORIGINAL,
-            long_factor: (0..dims / 2).map(long_factor).collect(),
-        }),
+        "longrope" => RopeScaling::LongRope(long_rope(dims, [None, None])),
+        "longrope-mscale" => RopeScaling::LongRope(long_rope(dims, [Some(1.25), Some(1.5)])),
+        "proportional" => RopeScaling::Proportional(PROPORTIONAL),
         other => return Err(unsupported(call, format!("no scaling `{other}`"))),
     })
 }
@@ -98,9 +108,16 @@ pub fn engine(call: &Call, dims: usize) -> Result<ScaledRope, SuiteError> {
         }),
         RopeScaling::LongRope(p) => ops::RopeScaling::LongRope(ops::LongRope {
             original_max_position_embeddings: p.original_max_position_embeddings,
+            short_factor: p.short_factor.iter().map(|v| *v as f32).collect(),
             long_factor: p.long_factor.iter().map(|v| *v as f32).collect(),
+            short_mscale: p.short_mscale,
+            long_mscale: p.long_mscale,
         }),
-        _ => ops::RopeScaling::Default,
+        RopeScaling::Proportional(p) => ops::RopeScaling::Proportional(ops::Proportional {
+            partial_rotary_factor: p.partial_rotary_factor,
+            factor: p.factor,
+        }),
+        RopeScaling::Default => ops::RopeScaling::Default,
     };
     let traditional = call.bool_or("traditional", false)?;
     Ok(ScaledRope::new(dims as i32, base(call)?, traditional, CONTEXT as i32, &scaling)?)
@@ -125,7 +142,9 @@ mod tests {
     #[test]
     fn each_scaling_changes_what_the_plain_table_says() {
         let of = |name| table(&call(name), 64, 2 * CONTEXT, None).unwrap();
-        for name in ["linear", "dynamic", "llama3", "yarn", "longrope"] {
+        let names =
+            ["linear", "dynamic", "llama3", "yarn", "longrope", "longrope-mscale", "proportional"];
+        for name in names {
             assert_ne!(of(name), of("none"), "{name}");
         }
         assert!(table(&call("ntk"), 64, 1, None).is_err());
