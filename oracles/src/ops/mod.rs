@@ -55,11 +55,11 @@ pub use reduce::{Axes, max, mean, min, sum, var};
 pub use rms_norm::{NormWeight, rms_norm};
 pub use rope::{Offsets, Rope, RopeScaling, RopeTable, rope};
 pub use scan::{Scan, cummax, cumsum};
-pub use scatter::scatter_add;
+pub use scatter::{put_along_axis, scatter_add};
 pub use select::select;
 pub use slice::{SliceAxis, slice, slice_update};
 pub use softmax::{Precision, softmax};
-pub use sort::{argsort, sort, topk};
+pub use sort::{argpartition, argsort, sort, topk};
 pub use take::{take, take_along_axis};
 pub use unary::{
     cos, erf, exp, expm1, log, log1p, relu2, rsqrt, sigmoid, silu, sin, softplus, sqrt, tanh, unary,
@@ -170,10 +170,12 @@ op_table! {
     Sort "sort" Row 1 true,
     Argsort "argsort" Row 1 false,
     Topk "topk" Row 1 true,
+    Argpartition "argpartition" Row 1 false,
     Where "where" Index 3 true,
     Take "take" Index 2 true,
     TakeAlongAxis "take_along_axis" Index 2 true,
     ScatterAdd "scatter_add" Index 3 true,
+    PutAlongAxis "put_along_axis" Index 3 true,
     Concat "concat" Index 2 true,
     Slice "slice" Index 1 true,
     SliceUpdate "slice_update" Index 2 true,

@@ -1,9 +1,9 @@
-//! Scattered addition.
+//! Scattered addition, and elements put at indices.
 
 use crate::answer::Answer;
 use crate::error::OracleError;
 use crate::sum::Compensated;
-use crate::tensor::{IntTensor, Tensor64, resolve_axis, resolve_index};
+use crate::tensor::{IntTensor, Tensor64, resolve_axis, resolve_index, strides};
 
 /// `x` with `updates` added to its slices at `indices` along `axis`; a repeated index adds every
 /// one of its updates.
@@ -37,6 +37,32 @@ pub fn scatter_add(
     Ok(Answer { value: Tensor64::trusted(x.shape().to_vec(), value), condition })
 }
 
+/// `x` with `value` put along `axis` at each index: `out[.., indices[.., i, ..], ..] = value`,
+/// `numpy.put_along_axis`. Off the axis the shapes must be equal.
+pub fn put_along_axis(
+    x: &Tensor64,
+    indices: &IntTensor,
+    value: f64,
+    axis: isize,
+) -> Result<Answer, OracleError> {
+    let op = "put_along_axis";
+    let axis = resolve_axis(op, axis, x.ndim())?;
+    let mut wanted = x.shape().to_vec();
+    wanted[axis] = indices.shape().get(axis).copied().unwrap_or(0);
+    if indices.shape() != wanted {
+        return Err(OracleError::shape(op, indices.shape(), format!("{wanted:?}")));
+    }
+    let inner = strides(x.shape())[axis];
+    let (size, put) = (x.shape()[axis], wanted[axis]);
+    let mut out = x.clone();
+    for (i, &index) in indices.data().iter().enumerate() {
+        let block = i / (put * inner);
+        let at = resolve_index(op, index, size)?;
+        out.data_mut()[(block * size + at) * inner + i % inner] = value;
+    }
+    Ok(Answer::exact(out))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +77,15 @@ mod tests {
         assert_eq!(found.condition.data(), found.value.data());
         assert!(scatter_add(&x, &indices, &updates, 0).is_err());
         assert!(scatter_add(&x, &IntTensor::vector([3; 4]), &updates, 1).is_err());
+    }
+
+    #[test]
+    fn one_value_for_each_index() {
+        let x = Tensor64::new([2, 2, 2], (0..8).map(f64::from).collect()).unwrap();
+        let indices = IntTensor::new([2, 1, 2], vec![1, 0, -1, 1]).unwrap();
+        let found = put_along_axis(&x, &indices, 9.0, 1).unwrap().value;
+        assert_eq!(found.data(), [0.0, 9.0, 9.0, 3.0, 4.0, 5.0, 9.0, 9.0]);
+        assert!(put_along_axis(&x, &IntTensor::vector([0]), 9.0, 1).is_err());
     }
 
     #[test]

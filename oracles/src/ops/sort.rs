@@ -45,6 +45,32 @@ pub fn argsort(x: &Tensor64, axis: isize) -> Result<IntTensor, OracleError> {
     Ok(IntTensor::trusted(rows.shape().to_vec(), order).move_axis(x.ndim() - 1, axis))
 }
 
+/// Where each row along `axis` parts at its `kth` smallest: the positions of that one and of all
+/// before it or, for a negative `kth`, which counts from the end, of that one and of all after it, in
+/// order of position. Of equals, those of lower position count as smaller. MLX leaves the order of
+/// either part open: sort its answer before comparing.
+pub fn argpartition(x: &Tensor64, kth: isize, axis: isize) -> Result<IntTensor, OracleError> {
+    let op = "argpartition";
+    let (axis, rows, order) = sorted_rows(op, x, axis)?;
+    let width = rows.last_dim();
+    let at = if kth < 0 { kth + width as isize } else { kth };
+    if !(0..width as isize).contains(&at) {
+        return Err(OracleError::parameter(op, format!("kth = {kth}"), &format!("in {width}")));
+    }
+    let at = at as usize;
+    let part = |row: &[usize]| {
+        let mut part: Vec<usize> = if kth < 0 { row[at..].to_vec() } else { row[..=at].to_vec() };
+        part.sort_unstable();
+        part
+    };
+    let data: Vec<i64> =
+        order.chunks(width).flat_map(part).map(|position| position as i64).collect();
+    let mut shape = rows.shape().to_vec();
+    let last = x.ndim() - 1;
+    shape[last] = if kth < 0 { width - at } else { at + 1 };
+    Ok(IntTensor::trusted(shape, data).move_axis(last, axis))
+}
+
 /// The `k` largest of each row along `axis`, ascending; NaN counts as largest. MLX leaves their
 /// order open: sort its answer before comparing.
 pub fn topk(x: &Tensor64, k: usize, axis: isize) -> Result<Answer, OracleError> {
@@ -89,6 +115,18 @@ mod tests {
     fn equals_keep_their_order() {
         let x = Tensor64::vector([1.0, 0.0, 1.0, -0.0]);
         assert_eq!(argsort(&x, 0).unwrap().data(), [1, 3, 0, 2]);
+    }
+
+    #[test]
+    fn either_part_of_a_partition_in_order_of_position() {
+        let x = Tensor64::vector([2.0, 1.0, 2.0, 0.0, 2.0]);
+        assert_eq!(argpartition(&x, 2, 0).unwrap().data(), [0, 1, 3]);
+        assert_eq!(argpartition(&x, -2, 0).unwrap().data(), [2, 4]);
+        assert_eq!(argpartition(&x, -5, -1).unwrap().data(), [0, 1, 2, 3, 4]);
+        assert!(argpartition(&x, 5, 0).is_err() && argpartition(&x, -6, 0).is_err());
+        let x = Tensor64::new([3, 2], vec![5.0, 1.0, 3.0, 9.0, 4.0, 0.0]).unwrap();
+        let found = argpartition(&x, 1, 0).unwrap();
+        assert_eq!((found.shape(), found.data()), (&[2, 2][..], &[1, 0, 2, 2][..]));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod cast;
 mod concat;
 mod fp8;
 mod heavy;
+mod put;
 mod reduce;
 mod scan;
 mod scatter;
@@ -47,10 +48,11 @@ pub(super) fn suite(op: Op) -> &'static dyn Suite {
         Op::Argmax | Op::Argmin => &argreduce::Argreduce,
         Op::Cumsum | Op::Cummax => &scan::Running,
         Op::Softmax | Op::SoftmaxPrecise => &softmax::Softmax,
-        Op::Sort | Op::Argsort | Op::Topk => &sort::Sort,
+        Op::Sort | Op::Argsort | Op::Topk | Op::Argpartition => &sort::Sort,
         Op::Where => &select::Select,
         Op::Take | Op::TakeAlongAxis => &take::Take,
         Op::ScatterAdd => &scatter::ScatterAdd,
+        Op::PutAlongAxis => &put::PutAlongAxis,
         Op::Concat => &concat::Concat,
         Op::Slice | Op::SliceUpdate => &slice::Slice,
         Op::Cast => &cast::Cast,
