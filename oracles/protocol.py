@@ -83,6 +83,14 @@ def describe_cache(layer):
     if kind == "RotatingKVCache":
         keep = f", keep {layer.keep}" if layer.keep else ""
         return f"rotating({layer.max_size}{keep})"
+    if kind == "ChunkedKVCache":
+        return f"chunked({layer.chunk_size})"
+    if kind == "QuantizedKVCache":
+        return f"quantized({layer.bits} bits, group {layer.group_size})"
+    if kind == "ArraysCache":
+        return f"arrays({len(layer.cache)})"
+    if kind == "CacheList":
+        return f"list({', '.join(describe_cache(part) for part in layer.caches)})"
     raise ValueError(f"cache class {kind} has no name in a composition yet")
 
 

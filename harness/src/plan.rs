@@ -10,7 +10,7 @@ use crate::{
     check,
     fingerprint::Fingerprint,
     golden::{Golden, GoldenError, Store},
-    model::{ModelEntry, Registry},
+    model::{ModelEntry, NotReady, Registry},
     ops::{Bound, Call, Tolerances},
     oracle::{FreezeError, Launch, Oracle, OracleError, freeze},
     root::Root,
@@ -75,23 +75,34 @@ impl<'a> Planner<'a> {
     pub fn plan(&mut self, case: Case) -> Planned {
         let Some(name) = case.model().map(str::to_owned) else { return self.plan_op(case) };
         let Some(model) = self.registry.get(&name).cloned() else {
-            let message = format!("model `{name}` is not in goldens/models.toml; add it there");
+            let message = format!(
+                "model `{name}` is neither in goldens/models.toml nor in goldens/synthetic"
+            );
             let job = self.job(case, name, String::new(), None);
             return left_out(&job, NotRunKind::GoldenUnfit, &message);
         };
-        if !model.provisioned(self.root) {
-            let message = format!("model not provisioned: {}", model.provision);
+        if let Some(reason) = case.replay().and_then(|replay| replay.not_frozen.clone()) {
+            let message = format!("no golden can be had: {reason}");
             let job = self.job(case, model.subject, model.dtype, None);
-            return left_out(&job, NotRunKind::ModelNotProvisioned, &message);
+            return left_out(&job, NotRunKind::Unsupported, &message);
         }
+        let model_dir = match model.ready(self.root) {
+            Ok(dir) => dir,
+            Err(error) => {
+                let kind = match error {
+                    NotReady::NotProvisioned(_) => NotRunKind::ModelNotProvisioned,
+                    NotReady::Synthetic(_) => NotRunKind::GoldenUnfit,
+                };
+                let job = self.job(case, model.subject, model.dtype, None);
+                return left_out(&job, kind, &error.to_string());
+            }
+        };
         let Some(replay) = case.replay().cloned() else {
-            let dir = model.dir(self.root);
             let mut job = self.job(case, model.subject, model.dtype, None);
-            job.model = Some(dir);
+            job.model = Some(model_dir);
             return Planned::Job(Box::new(job));
         };
         let planned = self.golden(&case, &replay, &model);
-        let model_dir = model.dir(self.root);
         let mut job = self.job(case, model.subject, model.dtype, None);
         match planned {
             Ok((golden, notes)) => {

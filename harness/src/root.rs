@@ -36,6 +36,11 @@ impl Root {
         self.0.join("goldens/models.toml")
     }
 
+    /// `goldens/synthetic`: a folder for each synthetic model.
+    pub fn synthetic(&self) -> PathBuf {
+        self.0.join("goldens/synthetic")
+    }
+
     /// `goldens/cases`.
     pub fn cases(&self) -> PathBuf {
         self.0.join("goldens/cases")

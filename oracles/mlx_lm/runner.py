@@ -1,11 +1,14 @@
 """The mlx-lm oracle: answers freeze requests with greedy ids and raw logits.
 
-Protocol 1 as `oracles/protocol.py` speaks it, with the request
+Protocol 1 as `oracles/protocol.py` speaks it, with the requests
 
     {"protocol": 1, "id": 2, "request": "freeze", "model": DIR, "prompt": {"ids": [...]},
      "steps": 32, "forced": false, "prefill_step": 2048, "out": FILE, "taps": null}
     {"protocol": 1, "id": 2, "reply": "frozen", "prompt": [...], "steps": [...],
      "composition": {...}}
+
+    {"protocol": 1, "id": 3, "request": "inventory", "config": FILE}
+    {"protocol": 1, "id": 3, "reply": "inventory", "tensors": [...], "digests": {...}}
 
 `prompt` may be {"text": "..."} instead. Steps are greedy, or, where "forced", the last ids of the
 prompt one at a time; the answer's "prompt" then ends before them. With "taps": {"step": k} (0 is the prefill) the file also
@@ -112,7 +115,14 @@ def freeze(request):
     return {"reply": "frozen", "prompt": ids, "steps": steps, "composition": composition}
 
 
-REQUESTS = {"hello": hello, "freeze": freeze}
+def inventory(request):
+    """The tensors that a config's model class wants, and the digests of their synthetic values."""
+    from inventory import inventory as answer_inventory
+
+    return answer_inventory(request)
+
+
+REQUESTS = {"hello": hello, "freeze": freeze, "inventory": inventory}
 
 
 if __name__ == "__main__":

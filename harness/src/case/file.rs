@@ -1,7 +1,7 @@
 //! Reading case files.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
 };
 
@@ -11,7 +11,7 @@ use super::{
     Case, CaseError, DEFAULT_PREFILL_STEP, DecodeFrom, Kind, Prompt, Replay, meta_file, op_file,
     toml_dir,
 };
-use crate::row::Tier;
+use crate::{row::Tier, synthetic::Lane};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +32,12 @@ struct WireReplay {
     decode_from: DecodeFrom,
     prefill_step: Option<usize>,
     degenerate_because: Option<String>,
+    /// The lanes of a synthetic model, each a case of its own; `model` is then its folder's name.
+    #[serde(default)]
+    lanes: Vec<Lane>,
+    /// The lanes the oracle cannot answer in, with the reason.
+    #[serde(default)]
+    not_frozen: BTreeMap<Lane, String>,
 }
 
 /// Tiers whose cases replay a model against an oracle, with that oracle.
@@ -79,10 +85,49 @@ fn invalid(path: &Path, name: &str, message: impl Into<String>) -> CaseError {
 
 fn load_replays(path: &Path, tier: Tier, oracle: &str) -> Result<Vec<Case>, CaseError> {
     let wire: WireFile = toml_dir::read(path)?;
-    wire.case.into_iter().map(|case| validate(path, tier, oracle, case)).collect()
+    let mut cases = Vec::new();
+    for case in wire.case {
+        let lanes = lanes(path, &case)?;
+        let replay = validate(path, oracle, &case)?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let (tier_name, name, model) = (tier.name(), &case.name, &case.model);
+        let mut add = |id, replay| {
+            cases.push(Case { id, tier, why: case.why.clone(), kind: Kind::Replay(replay) });
+        };
+        if lanes.is_empty() {
+            add(format!("{tier_name}/{stem}/{name}"), replay);
+            continue;
+        }
+        for (lane, not_frozen) in lanes {
+            let lane = lane.name();
+            let model = format!("{model}-{lane}");
+            let replay = Replay { model, not_frozen, ..replay.clone() };
+            add(format!("{tier_name}/{stem}/{lane}/{name}"), replay);
+        }
+    }
+    Ok(cases)
 }
 
-fn validate(path: &Path, tier: Tier, oracle: &str, wire: WireReplay) -> Result<Case, CaseError> {
+/// Every lane with the reason it is not frozen, if it is not; none where the case names no lane.
+fn lanes(path: &Path, wire: &WireReplay) -> Result<Vec<(Lane, Option<String>)>, CaseError> {
+    if wire.lanes.is_empty() && wire.not_frozen.is_empty() {
+        return Ok(Vec::new());
+    }
+    let lane = |lane: Lane| {
+        let (listed, reason) = (wire.lanes.contains(&lane), wire.not_frozen.get(&lane));
+        if listed == reason.is_some() || reason.is_some_and(|reason| reason.trim().is_empty()) {
+            let message = format!(
+                "lane {} must be in `lanes`, or in `not-frozen` with a reason",
+                lane.name()
+            );
+            return Err(invalid(path, &wire.name, message));
+        }
+        Ok((lane, reason.cloned()))
+    };
+    Lane::ALL.into_iter().map(lane).collect()
+}
+
+fn validate(path: &Path, oracle: &str, wire: &WireReplay) -> Result<Replay, CaseError> {
     toml_dir::check_name(path, &wire.name)?;
     let empty = match &wire.prompt {
         Prompt::Ids(ids) => ids.is_empty(),
@@ -99,20 +144,15 @@ fn validate(path: &Path, tier: Tier, oracle: &str, wire: WireReplay) -> Result<C
         let message = "`why` is empty: say what this case is there to catch";
         return Err(invalid(path, &wire.name, message));
     }
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    Ok(Case {
-        id: format!("{}/{stem}/{}", tier.name(), wire.name),
-        tier,
-        why: wire.why,
-        kind: Kind::Replay(Replay {
-            model: wire.model,
-            oracle: oracle.to_owned(),
-            prompt: wire.prompt,
-            decode: wire.decode,
-            decode_from: wire.decode_from,
-            prefill_step,
-            degenerate_because: wire.degenerate_because,
-        }),
+    Ok(Replay {
+        model: wire.model.clone(),
+        oracle: oracle.to_owned(),
+        prompt: wire.prompt.clone(),
+        decode: wire.decode,
+        decode_from: wire.decode_from,
+        prefill_step,
+        degenerate_because: wire.degenerate_because.clone(),
+        not_frozen: None,
     })
 }
 

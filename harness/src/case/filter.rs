@@ -71,6 +71,7 @@ mod tests {
                     decode: 1,
                     decode_from: DecodeFrom::Greedy,
                     prefill_step: 1,
+                    not_frozen: None,
                     degenerate_because: None,
                 }),
             })

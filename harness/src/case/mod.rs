@@ -25,12 +25,50 @@ pub const DEFAULT_PREFILL_STEP: usize = 2048;
 
 /// What the model is prompted with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", from = "WirePrompt")]
 pub enum Prompt {
     /// Token ids, as they are.
     Ids(Vec<u32>),
     /// Text, tokenized by the model's own tokenizer without special tokens unless it adds them.
     Text(String),
+}
+
+/// A prompt as files have it.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum WirePrompt {
+    Ids(Vec<u32>),
+    Text(String),
+    /// Ids of the generator of synthetic models, [`crate::synthetic::ids`].
+    Drawn(WireDrawn),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireDrawn {
+    seed: u64,
+    count: usize,
+    /// One more than the largest id.
+    #[serde(default = "WireDrawn::default_vocabulary")]
+    vocabulary: std::num::NonZero<u32>,
+}
+
+impl WireDrawn {
+    const fn default_vocabulary() -> std::num::NonZero<u32> {
+        crate::synthetic::VOCABULARY
+    }
+}
+
+impl From<WirePrompt> for Prompt {
+    fn from(wire: WirePrompt) -> Self {
+        match wire {
+            WirePrompt::Ids(ids) => Self::Ids(ids),
+            WirePrompt::Text(text) => Self::Text(text),
+            WirePrompt::Drawn(WireDrawn { seed, count, vocabulary }) => {
+                Self::Ids(crate::synthetic::ids(seed, count, vocabulary))
+            }
+        }
+    }
 }
 
 /// Where the ids of the decode steps come from.
@@ -89,6 +127,9 @@ pub struct Replay {
     pub prefill_step: usize,
     /// Why the golden may be degenerate (few distinct tokens, wide margins), where it is meant.
     pub degenerate_because: Option<String>,
+    /// Why the oracle cannot answer, where it cannot: the case is never run and never held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_frozen: Option<String>,
 }
 
 impl Case {
@@ -180,6 +221,9 @@ pub enum CaseError {
         /// What is wrong and what is wanted.
         message: String,
     },
+    /// The synthetic models could not be listed.
+    #[error(transparent)]
+    Synthetic(#[from] crate::synthetic::SyntheticError),
 }
 
 impl CaseError {

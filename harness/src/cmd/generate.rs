@@ -44,10 +44,7 @@ pub fn run(common: &Common, args: &Args) -> Result {
                 known.join(", ")
             ))
         })?;
-        if !entry.provisioned(&root) {
-            return Err(Failure::usage(format!("model not provisioned: {}", entry.provision)));
-        }
-        entry.dir(&root)
+        entry.ready(&root).map_err(Failure::usage)?
     };
     let engine = |error: mlx_parity_engine::EngineError| Failure::new(ExitCode::Mismatch, error);
     let model = Model::load(&dir, &LoadOptions::default()).map_err(engine)?;

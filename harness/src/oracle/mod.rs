@@ -10,7 +10,8 @@ pub use self::{
     client::{Launch, Oracle},
     freeze::{FreezeError, freeze, prompt_wire},
     protocol::{
-        Answer, FreezeAnswer, FreezeRequest, Hello, PROTOCOL, PromptWire, Request, TapRequest,
+        Answer, FreezeAnswer, FreezeRequest, Hello, InventoryAnswer, PROTOCOL, PromptWire, Request,
+        TapRequest,
     },
 };
 

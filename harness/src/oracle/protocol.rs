@@ -17,6 +17,11 @@ pub enum Request {
     Hello,
     /// Prompt a model, decode greedily, keep the logits.
     Freeze(FreezeRequest),
+    /// Which tensors does the model of a config have?
+    Inventory {
+        /// The config file.
+        config: PathBuf,
+    },
 }
 
 /// What to freeze.
@@ -63,6 +68,8 @@ pub enum Answer {
     Hello(Hello),
     /// To [`Request::Freeze`].
     Frozen(FreezeAnswer),
+    /// To [`Request::Inventory`].
+    Inventory(InventoryAnswer),
     /// To any request that failed.
     Error {
         /// Class of the error.
@@ -83,6 +90,15 @@ pub struct Hello {
     pub backend: String,
     /// MLX's name for the device.
     pub device: String,
+}
+
+/// The tensors of a model, as `goldens/synthetic/<name>/tensors.json` keeps them.
+#[derive(Debug, Clone, Deserialize)]
+pub struct InventoryAnswer {
+    /// Name, shape, kind of values and packing of each.
+    pub tensors: Vec<serde_json::Value>,
+    /// Digest of the weight file of each lane.
+    pub digests: BTreeMap<String, String>,
 }
 
 /// What was frozen; the tensors are in the file that was asked for.
