@@ -9,6 +9,7 @@ use crate::array::to_host;
 use crate::cache::{self, KvCache};
 use crate::error::{EngineError, op};
 use crate::fault;
+use crate::length::Length;
 use crate::model::Model;
 use crate::ops;
 use crate::taps::{TapSink, Taps};
@@ -25,6 +26,7 @@ pub struct Decoder<'m> {
     sink: TapSink,
     tapped: Vec<(String, HostTensor)>,
     failed: bool,
+    length: Length,
     /// The next call is the first after a trim.
     just_trimmed: bool,
 }
@@ -40,6 +42,7 @@ impl<'m> Decoder<'m> {
             sink: TapSink::default(),
             tapped: Vec::new(),
             failed: false,
+            length: Length::new(model.network().length_limit()),
             just_trimmed: false,
         }
     }
@@ -135,6 +138,7 @@ impl<'m> Decoder<'m> {
         for cache in &mut self.caches {
             cache.trim(trimmed);
         }
+        self.length.trim(wanted as usize);
         self.just_trimmed = true;
         Ok(wanted as usize)
     }
@@ -159,6 +163,7 @@ impl<'m> Decoder<'m> {
     pub fn load_caches(&mut self, file: &Path) -> Result<(), EngineError> {
         let empty = self.model.network().new_caches();
         self.caches = cache::load(file, &empty, &self.model.cache_form())?;
+        self.length.replace(self.offset());
         self.failed = false;
         Ok(())
     }
@@ -181,7 +186,10 @@ impl<'m> Decoder<'m> {
         if let Some(fault) = self.model.fault() {
             fault.strike(self.steps);
         }
-        self.guarded(|decoder| decoder.call(&rows, &mut |_| Ok(())))
+        self.guarded(|decoder| {
+            decoder.expect(1)?;
+            decoder.call(&rows, &mut |_| Ok(()))
+        })
     }
 
     fn run_prompt(
@@ -195,17 +203,45 @@ impl<'m> Decoder<'m> {
         self.check(rows)?;
         let last = rows[0].len() - 1;
         self.guarded(|decoder| {
-            let part = |start: usize, stop: usize| -> Vec<&[u32]> {
-                rows.iter().map(|row| &row[start..stop]).collect()
-            };
-            for start in (0..last).step_by(decoder.prefill_step_size) {
-                let stop = start.saturating_add(decoder.prefill_step_size).min(last);
-                decoder.call(&part(start, stop), &mut each)?;
-                op("clear_cache", mlx_rs::memory::clear_cache())?;
-            }
-            decoder.call(&part(last, last + 1), &mut each)?;
+            decoder.expect(rows[0].len())?;
+            decoder.chunks(rows, last, &mut each)?;
+            decoder.call(&part(rows, last, last + 1), &mut each)?;
             Ok(())
         })
+    }
+
+    /// Calls for the first `stop` tokens of the rows, a prefill step at a time.
+    fn chunks(
+        &mut self,
+        rows: &[&[u32]],
+        stop: usize,
+        each: &mut impl FnMut(&Array) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        for start in (0..stop).step_by(self.prefill_step_size) {
+            let end = start.saturating_add(self.prefill_step_size).min(stop);
+            self.call(&part(rows, start, end), each)?;
+            op("clear_cache", mlx_rs::memory::clear_cache())?;
+        }
+        Ok(())
+    }
+
+    /// Readies the caches for `count` more tokens: where those take the sequence across a length at
+    /// which its rotations change, what it holds is run again.
+    fn expect(&mut self, count: usize) -> Result<(), EngineError> {
+        if !self.length.matters() {
+            return Ok(());
+        }
+        let length = self.offset() + count;
+        let again = self.length.plan(length)?;
+        if again.is_some() {
+            self.caches = self.model.network().new_caches();
+        }
+        for cache in &mut self.caches {
+            cache.expect(length as i32)?;
+        }
+        let Some(again) = again else { return Ok(()) };
+        let rows: Vec<&[u32]> = again.iter().map(Vec::as_slice).collect();
+        self.chunks(&rows, rows[0].len(), &mut |_| Ok(()))
     }
 
     /// One model call: builds the graph, evaluates the caches, hands the logits `[rows, n, vocab]` out.
@@ -227,6 +263,7 @@ impl<'m> Decoder<'m> {
         };
         let logits = network.forward(&ids, &mut self.caches, &mut self.sink)?;
         self.warn_past_training(before);
+        self.length.extend(rows);
         ops::eval(self.caches.iter().flat_map(KvCache::state))?;
         each(&logits)?;
         self.tapped.extend(self.sink.drain()?);
@@ -288,6 +325,11 @@ impl<'m> Decoder<'m> {
             None => Ok(()),
         }
     }
+}
+
+/// The same tokens of every row.
+fn part<'a>(rows: &[&'a [u32]], start: usize, stop: usize) -> Vec<&'a [u32]> {
+    rows.iter().map(|row| &row[start..stop]).collect()
 }
 
 impl std::fmt::Debug for Decoder<'_> {

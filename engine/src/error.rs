@@ -173,6 +173,15 @@ pub enum EngineError {
         /// What it must be.
         wanted: String,
     },
+    /// A sequence that crosses the length at which its rotations change, in caches from a file.
+    #[error(
+        "the rotations change where a sequence gets longer than {limit} tokens, and the ids behind \
+         loaded caches, which would have to be run again, are not known; prefill the whole sequence"
+    )]
+    LostIds {
+        /// The longest sequence before the change.
+        limit: usize,
+    },
     /// A fault name that does not exist.
     #[error("fault `{found}` does not exist; known: {}", known.join(", "))]
     UnknownFault {

@@ -7,6 +7,7 @@ mod decoder;
 mod error;
 mod fault;
 mod generate;
+mod length;
 mod model;
 pub mod nn;
 pub mod ops;

@@ -16,6 +16,7 @@ pub(crate) use saved::{Form, load, save};
 use mlx_rs::Array;
 
 use crate::error::EngineError;
+use crate::nn::Position;
 use crate::ops::Mask;
 
 /// Positions a buffer grows by at a time.
@@ -41,6 +42,32 @@ impl KvCache {
             Self::Rotating(cache) => cache.offset(),
             Self::Recurrent(cache) => cache.offset(),
         }
+    }
+
+    /// Where the next token stands, for a rotary encoding.
+    pub fn position(&self) -> Position {
+        match self {
+            Self::Plain(cache) => cache.position(),
+            Self::Rotating(_) | Self::Recurrent(_) => self.offset().into(),
+        }
+    }
+
+    /// Tells how many tokens the sequence will have after the calls at hand.
+    ///
+    /// # Errors
+    /// [`EngineError::CacheForm`] for a cache that does not keep every position: what it has forgotten
+    /// could not be rotated anew.
+    pub fn expect(&mut self, length: i32) -> Result<(), EngineError> {
+        let found = match self {
+            Self::Plain(cache) => {
+                cache.expect(length);
+                return Ok(());
+            }
+            Self::Rotating(_) => "a window",
+            Self::Recurrent(_) => "a recurrent state",
+        };
+        let wanted = "every position, as rotations that change with the length need".to_owned();
+        Err(EngineError::CacheForm { found: found.to_owned(), wanted })
     }
 
     /// Takes the keys and values of new positions in and returns all that may be attended to.

@@ -4,6 +4,7 @@ use mlx_rs::Array;
 
 use super::{Buffers, STEP, causal_mask};
 use crate::error::EngineError;
+use crate::nn::Position;
 use crate::ops::{self, Mask};
 
 /// Grows by 256 positions at a time and is written in place.
@@ -11,6 +12,7 @@ use crate::ops::{self, Mask};
 pub struct PlainCache {
     buffers: Option<Buffers>,
     offset: i32,
+    length: Option<i32>,
 }
 
 impl PlainCache {
@@ -24,13 +26,24 @@ impl PlainCache {
         self.offset
     }
 
+    /// Where the next token stands, in a sequence of the length last told to [`PlainCache::expect`].
+    pub fn position(&self) -> Position {
+        Position { offset: self.offset, length: self.length }
+    }
+
+    /// Tells how many tokens the sequence will have after the calls at hand, which rotary encodings
+    /// may go by.
+    pub fn expect(&mut self, length: i32) {
+        self.length = Some(length);
+    }
+
     pub(crate) fn buffers(&self) -> Option<&Buffers> {
         self.buffers.as_ref()
     }
 
     /// The cache that held `buffers` and had seen `offset` positions.
     pub(super) fn restored(buffers: Option<Buffers>, offset: i32) -> Self {
-        Self { buffers, offset }
+        Self { buffers, offset, length: None }
     }
 
     /// `trim`: forgets the newest `count` positions, at most all, and returns how many.

@@ -72,8 +72,8 @@ impl Attention {
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
         let [queries, keys, values] = self.heads_of(x, sink)?;
-        let queries = self.rope.forward(&queries, cache.offset())?;
-        let keys = self.rope.forward(&keys, cache.offset())?;
+        let queries = self.rope.forward(&queries, cache.position())?;
+        let keys = self.rope.forward(&keys, cache.position())?;
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
 

@@ -111,6 +111,10 @@ impl Network for Dense {
         self.layers.iter().map(cache).collect()
     }
 
+    fn length_limit(&self) -> Option<i32> {
+        self.layers.iter().find_map(|layer| layer.self_attn.rope.length_limit())
+    }
+
     fn dims(&self) -> &Dims {
         &self.dims
     }

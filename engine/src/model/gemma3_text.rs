@@ -117,6 +117,10 @@ impl Network for Gemma3Text {
         (0..self.layers.len()).map(cache).collect()
     }
 
+    fn length_limit(&self) -> Option<i32> {
+        self.layers.iter().find_map(|layer| layer.self_attn.rope.length_limit())
+    }
+
     fn dims(&self) -> &Dims {
         &self.config.dims
     }

@@ -88,6 +88,13 @@ pub(crate) trait Network {
     /// Empty caches, one a layer (`make_cache`).
     fn new_caches(&self) -> Vec<KvCache>;
 
+    /// The longest sequence that is rotated as short ones are, where longer ones are rotated otherwise
+    /// ([`Rope::length_limit`](crate::nn::Rope::length_limit)). Such a network gives its rotations
+    /// [`KvCache::position`], so that they know how long the sequence will be.
+    fn length_limit(&self) -> Option<i32> {
+        None
+    }
+
     /// Extents.
     fn dims(&self) -> &Dims;
 
