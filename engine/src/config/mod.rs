@@ -13,6 +13,7 @@ mod keys;
 mod llama;
 mod quantization;
 mod qwen3;
+mod qwen3_5;
 mod rope;
 
 pub use dense::{Biases, DenseConfig, LayerKind};
@@ -21,6 +22,7 @@ pub use gemma3_text::Gemma3TextConfig;
 pub use harmless::HARMLESS;
 pub(crate) use quantization::KEYS as QUANTIZATION_KEYS;
 pub use quantization::{Override, Quantization};
+pub use qwen3_5::{DeltaDims, Qwen35Config};
 pub use rope::RopeConfig;
 pub(crate) use rope::RopeKeys;
 

@@ -1,6 +1,7 @@
 //! Architectures, and the one table that dispatches to them.
 
 mod attention;
+mod dedicated;
 mod dense;
 mod gemma3_text;
 mod identity;
@@ -15,7 +16,7 @@ use mlx_rs::Array;
 
 use crate::array::host_dtype;
 use crate::cache::{Form, KvCache};
-use crate::config::{self, ConfigFile, DenseConfig, Dims, Gemma3TextConfig};
+use crate::config::{self, ConfigFile, DenseConfig, Dims, Gemma3TextConfig, Qwen35Config};
 use crate::error::{EngineError, op};
 use crate::fault::Fault;
 use crate::taps::TapSink;
@@ -53,6 +54,17 @@ const ARCHITECTURES: &[Architecture] = &[
         load: |file, weights, fault| {
             let config = Gemma3TextConfig::read(file)?;
             Ok(Box::new(gemma3_text::Gemma3Text::load(file, &config, weights, fault)?))
+        },
+    },
+    Architecture {
+        model_type: "qwen3_5",
+        keys: Qwen35Config::keys,
+        load: |file, weights, fault| {
+            Ok(Box::new(dedicated::qwen3_5::Qwen35::load(
+                Qwen35Config::read(file)?,
+                weights,
+                fault,
+            )?))
         },
     },
 ];

@@ -1,0 +1,3 @@
+//! Architectures with a network of their own.
+
+pub(super) mod qwen3_5;

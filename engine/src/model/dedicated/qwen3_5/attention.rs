@@ -1,0 +1,119 @@
+//! `Qwen3NextAttention` of `mlx_lm/models/qwen3_next.py`: attention whose output passes a gate that
+//! the query projection makes.
+
+use mlx_rs::Array;
+
+use crate::cache::KvCache;
+use crate::config::{Qwen35Config, RopeConfig};
+use crate::error::EngineError;
+use crate::fault::{self, Fault};
+use crate::nn::{Linear, RmsNorm, Rope};
+use crate::ops::{self, Mask, SliceAxis};
+use crate::taps::TapSink;
+use crate::weights::Weights;
+
+/// The mixing block of a full-attention layer.
+pub(super) struct Attention {
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    o_proj: Linear,
+    q_norm: RmsNorm,
+    k_norm: RmsNorm,
+    rope: Rope,
+    heads: i32,
+    kv_heads: i32,
+    scale: f32,
+    fault: Option<Fault>,
+}
+
+impl Attention {
+    /// The block at a module path, with the norm that the checkpoint's layout asks for.
+    pub(super) fn load(
+        config: &Qwen35Config,
+        weights: &mut Weights,
+        path: &str,
+        norm: super::LoadNorm,
+        fault: Option<Fault>,
+    ) -> Result<Self, EngineError> {
+        let dims = &config.dims;
+        let (queries, keys) = (dims.heads * dims.head_dim, dims.kv_heads * dims.head_dim);
+        let hidden = dims.hidden_size;
+        let mut linear = |name: &str, outputs, inputs| {
+            weights.linear(&format!("{path}.{name}"), [outputs, inputs], config.attention_bias)
+        };
+        Ok(Self {
+            q_proj: linear("q_proj", 2 * queries, hidden)?,
+            k_proj: linear("k_proj", keys, hidden)?,
+            v_proj: linear("v_proj", keys, hidden)?,
+            o_proj: linear("o_proj", hidden, queries)?,
+            q_norm: norm(weights, &format!("{path}.q_norm"), dims.head_dim, dims.eps)?,
+            k_norm: norm(weights, &format!("{path}.k_norm"), dims.head_dim, dims.eps)?,
+            rope: rope(config, fault)?,
+            heads: dims.heads as i32,
+            kv_heads: dims.kv_heads as i32,
+            scale: (dims.head_dim as f64).powf(-0.5) as f32,
+            fault,
+        })
+    }
+
+    /// x `[batch, n, hidden]` to the same.
+    pub(super) fn forward(
+        &self,
+        x: &Array,
+        mask: &Mask,
+        cache: &mut KvCache,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let [queries, keys, values, gate] = self.heads_of(x, sink)?;
+        let queries = self.rope.forward(&queries, cache.offset())?;
+        let keys = self.rope.forward(&keys, cache.offset())?;
+        sink.tap("self_attn.q_rope", &queries);
+        sink.tap("self_attn.k_rope", &keys);
+
+        let (keys, values) = cache.update(&keys, &values)?;
+        let qkv = [&queries, &keys, &values];
+        let mixed = fault::attention(self.fault, qkv, self.scale, mask, cache.newest())?;
+        sink.tap("self_attn.sdpa", &mixed);
+
+        let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;
+        let mixed = ops::reshape(&mixed, &[x.dim(0), x.dim(1), -1])?;
+        let mixed = ops::multiply(&mixed, &ops::sigmoid(&gate)?)?;
+        let out = self.o_proj.forward(&mixed)?;
+        sink.tap("self_attn.o", &out);
+        Ok(out)
+    }
+
+    /// Normed queries and keys, values, each `[batch, heads, n, head_dim]`, and the gate
+    /// `[batch, n, heads * head_dim]`. The projection holds each head's queries before its gate.
+    fn heads_of(&self, x: &Array, sink: &mut TapSink) -> Result<[Array; 4], EngineError> {
+        let (batch, n) = (x.dim(0), x.dim(1));
+        let projected = self.q_proj.forward(x)?;
+        sink.tap("self_attn.q", &projected);
+        let projected = ops::reshape(&projected, &[batch, n, self.heads, -1])?;
+        let width = projected.dim(3) / 2;
+        let half = |start: i32| {
+            let [batch, n] = [SliceAxis::full(batch), SliceAxis::full(n)];
+            let range = SliceAxis::range(start, start + width);
+            ops::slice(&projected, &[batch, n, SliceAxis::full(self.heads), range])
+        };
+        let gate = ops::reshape(&half(width)?, &[batch, n, -1])?;
+        let (keys, values) = (self.k_proj.forward(x)?, self.v_proj.forward(x)?);
+        sink.tap("self_attn.k", &keys);
+        sink.tap("self_attn.v", &values);
+
+        let split = |a: &Array| ops::reshape(a, &[batch, n, self.kv_heads, -1]);
+        let turn = |a: &Array| ops::transpose(a, &[0, 2, 1, 3]);
+        let queries = self.q_norm.forward(&half(0)?)?;
+        let keys = self.k_norm.forward(&split(&keys)?)?;
+        sink.tap("self_attn.q_norm", &queries);
+        sink.tap("self_attn.k_norm", &keys);
+        Ok([turn(&queries)?, turn(&keys)?, turn(&split(&values)?)?, gate])
+    }
+}
+
+fn rope(config: &Qwen35Config, fault: Option<Fault>) -> Result<Rope, EngineError> {
+    let base = fault::rope_base(fault, config.rope.base);
+    let rotated = config.rope.rotated(config.dims.head_dim);
+    Rope::new(&RopeConfig { base, ..config.rope.clone() }, rotated)
+}
