@@ -296,9 +296,10 @@ impl<'m> Decoder<'m> {
         if self.failed { Err(EngineError::DecoderFailed) } else { Ok(()) }
     }
 
-    /// Checks the rows of a call: there are as many as the caches hold, of one length above zero, and
+    /// Checks a call: the model decodes token by token, and of the rows there are as many as the caches hold, of one length above zero, and
     /// MLX will find all their ids.
     fn check(&self, rows: &[&[u32]]) -> Result<(), EngineError> {
+        self.model.autoregressive()?;
         let wanted = rows.first().map_or(0, |row| row.len());
         if wanted == 0 {
             return Err(EngineError::EmptyPrompt);

@@ -103,6 +103,32 @@ pub enum EngineError {
         /// Tensors of another shape or dtype than the architecture needs, each with found and wanted.
         unfit: Vec<String>,
     },
+    /// A call that decodes token by token, on a model that does not.
+    #[error(
+        "`{model_type}` does not decode token by token: it denoises a canvas; call `Model::denoise`"
+    )]
+    NotAutoregressive {
+        /// The model's type.
+        model_type: &'static str,
+    },
+    /// A canvas asked of a model that decodes token by token.
+    #[error(
+        "`{model_type}` denoises no canvas: it decodes token by token; use a `Decoder` or `generate`"
+    )]
+    NotDiffusion {
+        /// The model's type.
+        model_type: &'static str,
+    },
+    /// An option of a denoising run outside its range.
+    #[error("denoising option `{option}` is {found}, wanted {wanted}")]
+    DenoiseOption {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        wanted: &'static str,
+    },
     /// A prompt without a token.
     #[error("the prompt is empty; at least one token id is needed")]
     EmptyPrompt,

@@ -22,6 +22,8 @@ pub enum Fault {
     TrimOneShort,
     /// What is written first after a trim is lost: later calls read what its slots held before.
     StaleSlot,
+    /// Each denoising step commits one position too many.
+    EarlyCommit,
     /// `abort()` in the third decode step.
     Abort,
     /// The third decode step never ends.
@@ -41,6 +43,7 @@ impl Fault {
         "softmax-dtype",
         "trim-one-short",
         "stale-slot",
+        "early-commit",
         "abort",
         "hang",
         "segv",
@@ -58,6 +61,7 @@ impl Fault {
             "softmax-dtype" => Self::SoftmaxDtype,
             "trim-one-short" => Self::TrimOneShort,
             "stale-slot" => Self::StaleSlot,
+            "early-commit" => Self::EarlyCommit,
             "abort" => Self::Abort,
             "hang" => Self::Hang,
             "segv" => Self::Segv,
@@ -95,7 +99,8 @@ impl Fault {
             | Self::DropLastKey
             | Self::SoftmaxDtype
             | Self::TrimOneShort
-            | Self::StaleSlot => {}
+            | Self::StaleSlot
+            | Self::EarlyCommit => {}
         }
     }
 }
@@ -132,6 +137,28 @@ pub(crate) fn stale(fault: Option<Fault>, before: &[KvCache], count: i32) -> Opt
         cache.skip(count);
     }
     Some(stale)
+}
+
+/// The positions that a denoising step commits under a fault, `[1, n]`: with the first one that it
+/// does not, of the `open` ones where they are given.
+pub(crate) fn one_more(
+    fault: Option<Fault>,
+    committed: Array,
+    open: Option<&Array>,
+) -> Result<Array, EngineError> {
+    if !cfg!(debug_assertions) || fault != Some(Fault::EarlyCommit) {
+        return Ok(committed);
+    }
+    let bools = |array: &Array| -> Result<Vec<bool>, EngineError> {
+        Ok(to_host(array)?.bytes().iter().map(|&byte| byte != 0).collect())
+    };
+    let mut positions = bools(&committed)?;
+    let open = open.map(bools).transpose()?;
+    let free = |at: usize| open.as_ref().is_none_or(|open| open[at]);
+    if let Some(at) = (0..positions.len()).find(|&at| !positions[at] && free(at)) {
+        positions[at] = true;
+    }
+    Ok(Array::from_slice(&positions, committed.shape()))
 }
 
 /// Attention under a fault; `newest` is the column of the newest key.

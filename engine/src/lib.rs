@@ -4,6 +4,7 @@ pub mod array;
 pub mod cache;
 pub mod config;
 mod decoder;
+mod denoise;
 mod error;
 mod fault;
 mod generate;
@@ -17,6 +18,7 @@ mod tokenizer;
 mod weights;
 
 pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
+pub use denoise::{DenoiseOptions, DenoiseStep, Denoised, Sampler};
 pub use error::EngineError;
 pub use fault::Fault;
 pub use generate::{Finish, GenerateOptions, Generated, generate};

@@ -131,6 +131,20 @@ impl KvCache {
         self.arrays().map(|[(_, first), _]| first.dim(0) as usize)
     }
 
+    /// The rows that later positions may attend to, oldest first; none before the first update and for a
+    /// recurrent layer.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws.
+    pub(crate) fn in_order(&self) -> Result<Option<(Array, Array)>, EngineError> {
+        let Some(buffers) = self.buffers() else { return Ok(None) };
+        let rows = match self {
+            Self::Rotating(cache) => buffers.map(|buffer| cache.in_order(buffer))?,
+            Self::Plain(_) | Self::Recurrent(_) => plain::filled(buffers, self.offset())?,
+        };
+        Ok(Some((rows.keys, rows.values)))
+    }
+
     /// Whether [`KvCache::trim`] can forget the newest positions: a window may not have wrapped, and a
     /// recurrent state cannot go back.
     pub fn is_trimmable(&self) -> bool {

@@ -159,7 +159,7 @@ impl RotatingCache {
     }
 
     /// `_temporal_order`: oldest row first, unused rows dropped.
-    fn in_order(&self, buffer: &Array) -> Result<Array, EngineError> {
+    pub(super) fn in_order(&self, buffer: &Array) -> Result<Array, EngineError> {
         let rows = buffer.dim(2);
         if self.index == rows {
             return Ok(buffer.clone());

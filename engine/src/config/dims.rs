@@ -29,7 +29,7 @@ pub struct Dims {
 
 impl Dims {
     /// Checks that the extents fit together.
-    pub(super) fn checked(self, file: &ConfigFile) -> Result<Self, EngineError> {
+    pub(crate) fn checked(self, file: &ConfigFile) -> Result<Self, EngineError> {
         let extents = [
             ("hidden_size", self.hidden_size),
             ("num_hidden_layers", self.num_layers),

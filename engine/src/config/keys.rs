@@ -5,7 +5,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
 
 /// The names under which the fields of `T`, a struct with derived `Deserialize`, are read.
-pub(super) fn keys_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
+pub(crate) fn keys_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     let mut keys: &'static [&'static str] = &[];
     // It always ends in an error: a name is all that was asked for.
     let _ = T::deserialize(Listener(&mut keys));

@@ -20,6 +20,7 @@ pub use dense::{Biases, DenseConfig, LayerKind};
 pub use dims::Dims;
 pub use gemma3_text::Gemma3TextConfig;
 pub use harmless::HARMLESS;
+pub(crate) use keys::keys_of;
 pub(crate) use quantization::KEYS as QUANTIZATION_KEYS;
 pub use quantization::{Override, Quantization};
 pub use qwen3_5::{DeltaDims, Qwen35Config};

@@ -9,14 +9,17 @@ mod mlp;
 mod remap;
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use mlx_parity_tensor::Dtype;
 use mlx_rs::Array;
 
+use self::dedicated::diffusion_gemma::{self, DiffusionGemma};
 use crate::array::host_dtype;
 use crate::cache::{Form, KvCache};
 use crate::config::{self, ConfigFile, DenseConfig, Dims, Gemma3TextConfig, Qwen35Config};
+use crate::denoise::{DenoiseOptions, DenoiseStep, Denoised};
 use crate::error::{EngineError, op};
 use crate::fault::Fault;
 use crate::taps::TapSink;
@@ -67,6 +70,11 @@ const ARCHITECTURES: &[Architecture] = &[
             )?))
         },
     },
+    Architecture {
+        model_type: diffusion_gemma::MODEL_TYPE,
+        keys: DiffusionGemma::keys,
+        load: |file, weights, fault| Ok(Box::new(DiffusionGemma::load(file, weights, fault)?)),
+    },
 ];
 
 /// Every `model_type` that [`Model::load`] takes.
@@ -112,6 +120,12 @@ pub(crate) trait Network {
 
     /// The dtype of the embedded tokens, which the layers keep.
     fn dtype(&self) -> mlx_rs::Dtype;
+
+    /// The network as one that denoises a canvas instead of decoding token by token, where it is one;
+    /// [`Network::forward`] of such a network always fails.
+    fn denoiser(&self) -> Option<&DiffusionGemma> {
+        None
+    }
 }
 
 /// How to load a model.
@@ -188,6 +202,35 @@ impl Model {
     /// The ids that end a generation, as the folder's configs say.
     pub fn eos_token_ids(&self) -> &[u32] {
         &self.eos_token_ids
+    }
+
+    /// Denoises canvas after canvas behind a prompt: what a diffusion model does in the place of
+    /// [`Decoder`](crate::Decoder) and [`generate`](crate::generate). `watch` sees each step; breaking
+    /// ends the run.
+    ///
+    /// # Errors
+    /// [`EngineError::NotDiffusion`] for a model that decodes token by token;
+    /// [`EngineError::DenoiseOption`], [`EngineError::EmptyPrompt`] and
+    /// [`EngineError::TokenOutOfRange`] before anything is computed; [`EngineError::Op`] where MLX
+    /// throws.
+    pub fn denoise(
+        &self,
+        prompt: &[u32],
+        options: &DenoiseOptions,
+        mut watch: impl FnMut(&DenoiseStep) -> ControlFlow<()>,
+    ) -> Result<Denoised, EngineError> {
+        match self.network.denoiser() {
+            Some(denoiser) => denoiser.denoise(prompt, options, &mut watch),
+            None => Err(EngineError::NotDiffusion { model_type: self.architecture }),
+        }
+    }
+
+    /// Refuses a model that has no next token.
+    pub(crate) fn autoregressive(&self) -> Result<(), EngineError> {
+        match self.network.denoiser() {
+            Some(_) => Err(EngineError::NotAutoregressive { model_type: self.architecture }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn network(&self) -> &dyn Network {

@@ -42,6 +42,19 @@ impl Embedding {
         self.weight.apply(x)
     }
 
+    /// All rows in floats, `[vocab, dims]`.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws.
+    pub fn table(&self) -> Result<Array, EngineError> {
+        match &self.weight {
+            Weight::Plain(table) => Ok(table.clone()),
+            Weight::Affine { packed, scales, biases, packing } => {
+                ops::dequantize(packed, scales, biases, *packing)
+            }
+        }
+    }
+
     /// The dtype of the rows.
     pub fn dtype(&self) -> Dtype {
         match &self.weight {

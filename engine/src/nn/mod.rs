@@ -10,4 +10,5 @@ pub use embedding::Embedding;
 pub use linear::{Linear, Weight};
 pub use norm::RmsNorm;
 pub use rope::{Position, Rope};
+pub(crate) use switch_linear::GatherSort;
 pub use switch_linear::{Experts, SwitchGlu, SwitchLinear};

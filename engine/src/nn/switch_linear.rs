@@ -64,10 +64,12 @@ pub struct SwitchGlu {
     pub activation: fn(&Array) -> Result<Array, EngineError>,
 }
 
-/// Rows in the order of their experts (`_gather_sort`).
-struct Sorted {
-    rows: Array,
-    indices: Array,
+/// Rows in the order of their experts.
+pub(crate) struct GatherSort {
+    /// `[picks, 1, hidden]`.
+    pub(crate) rows: Array,
+    /// The experts, ascending, `[picks]`.
+    pub(crate) indices: Array,
     /// Where each pick's row went.
     inverse: Array,
 }
@@ -86,7 +88,7 @@ impl SwitchGlu {
         mut tap: impl FnMut(&str, &Array),
     ) -> Result<Array, EngineError> {
         let x = ops::expand_dims(&ops::expand_dims(x, -2)?, -2)?;
-        let sorted = (indices.size() >= SORTED_FROM).then(|| sort(&x, indices)).transpose()?;
+        let sorted = GatherSort::when_many(&x, indices)?;
         let (x, picks) = match &sorted {
             Some(sorted) => (&sorted.rows, &sorted.indices),
             None => (&x, indices),
@@ -102,29 +104,37 @@ impl SwitchGlu {
         tap("down", &out);
         let out = match &sorted {
             None => out,
-            Some(sorted) => {
-                let rows = ops::take_rows(&out, &sorted.inverse)?;
-                let shape = [indices.shape(), &rows.shape()[1..]].concat();
-                ops::reshape(&rows, &shape)?
-            }
+            Some(sorted) => sorted.unsort(&out, indices)?,
         };
         ops::squeeze(&out, -2)
     }
 }
 
-/// x `[.., 1, 1, hidden]`, each row once for each of its picks.
-fn sort(x: &Array, indices: &Array) -> Result<Sorted, EngineError> {
-    let Some(&picks) = indices.shape().last() else {
-        return Err(refused("switch_glu", "indices without an axis", "1 or more axes"));
-    };
-    let flat = ops::reshape(indices, &[-1])?;
-    let order = ops::argsort(&flat, -1)?;
-    let inverse = ops::argsort(&order, -1)?;
-    let row = ops::floor_divide(&order, &ops::cast(&Array::from_int(picks), Dtype::Uint32)?)?;
-    let rows = ops::reshape(x, &[-1, 1, x.dim(-1)])?;
-    Ok(Sorted {
-        rows: ops::take_rows(&rows, &row)?,
-        indices: ops::take_rows(&flat, &order)?,
-        inverse,
-    })
+impl GatherSort {
+    /// x `[.., 1, 1, hidden]`, each row once for each of its picks `[.., k]` (`_gather_sort`); none
+    /// where there are too few picks to sort.
+    pub(crate) fn when_many(x: &Array, indices: &Array) -> Result<Option<Self>, EngineError> {
+        if indices.size() < SORTED_FROM {
+            return Ok(None);
+        }
+        let Some(&picks) = indices.shape().last() else {
+            return Err(refused("gather_sort", "indices without an axis", "1 or more axes"));
+        };
+        let flat = ops::reshape(indices, &[-1])?;
+        let order = ops::argsort(&flat, -1)?;
+        let inverse = ops::argsort(&order, -1)?;
+        let row = ops::floor_divide(&order, &ops::cast(&Array::from_int(picks), Dtype::Uint32)?)?;
+        let rows = ops::reshape(x, &[-1, 1, x.dim(-1)])?;
+        Ok(Some(Self {
+            rows: ops::take_rows(&rows, &row)?,
+            indices: ops::take_rows(&flat, &order)?,
+            inverse,
+        }))
+    }
+
+    /// Rows `[picks, ..]` back in the order of the picks, `[.., k, ..]` (`_scatter_unsort`).
+    pub(crate) fn unsort(&self, rows: &Array, indices: &Array) -> Result<Array, EngineError> {
+        let rows = ops::take_rows(rows, &self.inverse)?;
+        ops::reshape(&rows, &[indices.shape(), &rows.shape()[1..]].concat())
+    }
 }

@@ -10,9 +10,11 @@ mod conv1d;
 mod cross_entropy;
 mod group_norm;
 mod layer_norm;
+mod logical;
 mod matmul;
 pub mod packed;
 mod quantized;
+mod random;
 mod raw;
 mod reduce;
 mod rms_norm;
@@ -39,8 +41,12 @@ pub use conv1d::{Conv1d, conv1d};
 pub use cross_entropy::cross_entropy;
 pub use group_norm::{ChannelOrder, GroupNorm, group_norm};
 pub use layer_norm::layer_norm;
+pub use logical::{
+    all, any, equal, greater_equal, less, less_equal, logical_and, logical_not, logical_or,
+};
 pub use matmul::{addmm, addmm_scaled, gather_mm, matmul};
 pub use quantized::{Affine, dequantize, quantized_matmul};
+pub use random::{Keys, categorical, randint};
 pub use reduce::{Axes, logsumexp, max, mean, min, sum, var};
 pub use rms_norm::rms_norm;
 pub use rope::{

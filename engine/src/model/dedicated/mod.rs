@@ -1,3 +1,4 @@
-//! Architectures with a network of their own.
+//! Architectures that fit no descriptor, each with a network of its own.
 
+pub(super) mod diffusion_gemma;
 pub(super) mod qwen3_5;
