@@ -24,6 +24,8 @@ pub enum Fault {
     StaleSlot,
     /// Each denoising step commits one position too many.
     EarlyCommit,
+    /// Layers that share keys and values read those of the first layer of their kind.
+    WrongSharedKv,
     /// `abort()` in the third decode step.
     Abort,
     /// The third decode step never ends.
@@ -44,6 +46,7 @@ impl Fault {
         "trim-one-short",
         "stale-slot",
         "early-commit",
+        "wrong-shared-kv",
         "abort",
         "hang",
         "segv",
@@ -62,6 +65,7 @@ impl Fault {
             "trim-one-short" => Self::TrimOneShort,
             "stale-slot" => Self::StaleSlot,
             "early-commit" => Self::EarlyCommit,
+            "wrong-shared-kv" => Self::WrongSharedKv,
             "abort" => Self::Abort,
             "hang" => Self::Hang,
             "segv" => Self::Segv,
@@ -100,7 +104,8 @@ impl Fault {
             | Self::SoftmaxDtype
             | Self::TrimOneShort
             | Self::StaleSlot
-            | Self::EarlyCommit => {}
+            | Self::EarlyCommit
+            | Self::WrongSharedKv => {}
         }
     }
 }
@@ -125,6 +130,12 @@ pub(crate) fn rope_base(fault: Option<Fault>, base: f64) -> f64 {
 pub(crate) fn trimmed(fault: Option<Fault>, count: i32) -> i32 {
     let short = cfg!(debug_assertions) && fault == Some(Fault::TrimOneShort);
     if short { (count - 1).max(0) } else { count }
+}
+
+/// The layer whose keys and values another shares under a fault: the first of its kind.
+pub(crate) fn shared_kv(fault: Option<Fault>, donor: usize, first: Option<usize>) -> usize {
+    let wrong = cfg!(debug_assertions) && fault == Some(Fault::WrongSharedKv);
+    first.filter(|_| wrong).unwrap_or(donor)
 }
 
 /// The caches that a call leaves behind under a fault: what they were, `count` positions on.

@@ -2,8 +2,9 @@
 
 Every module's call is recorded under its path in the model and then given the engine's name for it
 (`engine/src/taps.rs`): `layers.0.self_attn.q_proj` becomes `layers.0.self_attn.q`. Rope, called for
-queries and then for keys, gives `q_rope` and `k_rope`; attention goes through a function, not a
-module, so that function is recorded as `self_attn.sdpa`.
+queries and then for keys, gives `q_rope` and `k_rope` (the other way round in `KEYS_FIRST`);
+attention goes through a function, not a module, so that function is recorded as `self_attn.sdpa`. Of
+a module that returns several values the first counts.
 """
 
 import functools
@@ -19,6 +20,9 @@ SPOKEN = [
     (r"\.rope#2$", ".k_rope"),
 ]
 
+# Modules of mlx-lm that rope keys before queries.
+KEYS_FIRST = ("mlx_lm.models.gemma4_text",)
+
 
 def spoken(name):
     """The engine's name for a module path."""
@@ -27,15 +31,34 @@ def spoken(name):
     return name
 
 
+def relative(path):
+    """A module's path within the text model."""
+    return path.removeprefix("language_model.").removeprefix("model.")
+
+
+def keys_last(tensors):
+    """Names rope's two calls in a layer as if keys came second."""
+    turned = {}
+    for name, tensor in tensors.items():
+        if name.endswith(".rope") and f"{name}#2" in tensors:
+            name = f"{name}#2"
+        elif name.endswith(".rope#2"):
+            name = name.removesuffix("#2")
+        turned[name] = tensor
+    return turned
+
+
 class Taps:
     """Records intermediates between `start` and `stop`."""
 
     def __init__(self, model, namespace=None):
-        self.paths = {id(module): name.removeprefix("model.") for name, module in
-                      model.named_modules() if name}
+        self.paths = {id(module): relative(name) for name, module in model.named_modules() if name}
         self.classes = {type(module) for _, module in model.named_modules()}
-        # The module whose global `scaled_dot_product_attention` the layers call.
-        self.namespace = namespace or sys.modules[type(model).__module__]
+        spaces = {cls.__module__ for cls in self.classes}
+        self.keys_first = any(space in KEYS_FIRST for space in spaces)
+        # The modules whose global `scaled_dot_product_attention` the layers call.
+        self.namespaces = [namespace] if namespace else [
+            sys.modules[space] for space in sorted(spaces) if space.startswith("mlx_lm.models.")]
         self.undo = []
         self.stack = []
         self.tensors = {}
@@ -44,9 +67,10 @@ class Taps:
         for cls in self.classes:
             if "__call__" in cls.__dict__:
                 self._patch(cls, "__call__", self._module_call(cls.__call__))
-        sdpa = getattr(self.namespace, "scaled_dot_product_attention", None)
-        if sdpa is not None:
-            self._patch(self.namespace, "scaled_dot_product_attention", self._sdpa_call(sdpa))
+        for space in self.namespaces:
+            sdpa = getattr(space, "scaled_dot_product_attention", None)
+            if sdpa is not None:
+                self._patch(space, "scaled_dot_product_attention", self._sdpa_call(sdpa))
 
     def stop(self):
         """Restores the model and returns the intermediates by name, evaluated."""
@@ -56,6 +80,8 @@ class Taps:
             setattr(owner, name, original)
         self.undo = []
         tensors, self.tensors = self.tensors, {}
+        if self.keys_first:
+            tensors = keys_last(tensors)
         mx.eval(list(tensors.values()))
         return {spoken(name): tensor for name, tensor in tensors.items()}
 
@@ -66,6 +92,8 @@ class Taps:
     def _record(self, name, value):
         import mlx.core as mx
 
+        if isinstance(value, tuple) and value:
+            value = value[0]
         if not isinstance(value, mx.array):
             return
         unique, count = name, 1

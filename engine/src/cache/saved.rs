@@ -30,8 +30,8 @@ pub(crate) struct Form<'a> {
     /// Identifies the model.
     pub(crate) model: &'a str,
     pub(crate) dtype: Dtype,
-    pub(crate) kv_heads: usize,
-    pub(crate) head_dim: usize,
+    /// Heads and head width of each cache's keys; unused where a cache keeps something else.
+    pub(crate) kv_shapes: Vec<[usize; 2]>,
 }
 
 /// A layer's kind and counters.
@@ -185,7 +185,9 @@ impl Saved<'_> {
             return Ok(layer.fresh().cache(None));
         }
         let arrays = match layer {
-            Layer::Plain(_) | Layer::Rotating(_) => self.keys_and_values(&first, &second, form)?,
+            Layer::Plain(_) | Layer::Rotating(_) => {
+                self.keys_and_values(&first, &second, form.dtype, form.kv_shapes[i])?
+            }
             Layer::Recurrent(recurrent) => {
                 let RecurrentForm { inputs, channels, heads, value_dim, key_dim } = recurrent.form;
                 let conv = self.array(&first, form.dtype, &[inputs, channels])?;
@@ -205,11 +207,12 @@ impl Saved<'_> {
         &self,
         first: &str,
         second: &str,
-        form: &Form,
+        dtype: Dtype,
+        kv_shape: [usize; 2],
     ) -> Result<[Array; 2], EngineError> {
-        let (heads, dim) = (form.kv_heads as i32, form.head_dim as i32);
-        let keys = self.array(first, form.dtype, &[heads, POSITIONS, dim])?;
-        let values = self.array(second, form.dtype, &[heads, POSITIONS, dim])?;
+        let [heads, dim] = kv_shape.map(|extent| extent as i32);
+        let keys = self.array(first, dtype, &[heads, POSITIONS, dim])?;
+        let values = self.array(second, dtype, &[heads, POSITIONS, dim])?;
         let what = format!("the shape of {second}");
         self.same(what, Shown(values.shape()), Shown(keys.shape()))?;
         Ok([keys, values])

@@ -7,6 +7,7 @@
 mod dense;
 mod dims;
 mod gemma3_text;
+mod gemma4;
 mod harmless;
 mod json;
 mod keys;
@@ -19,6 +20,7 @@ mod rope;
 pub use dense::{Biases, DenseConfig, LayerKind};
 pub use dims::Dims;
 pub use gemma3_text::Gemma3TextConfig;
+pub use gemma4::{Gemma4Experts, Gemma4Layer, Gemma4TextConfig, KeyValues, PerLayerInput};
 pub use harmless::HARMLESS;
 pub(crate) use keys::keys_of;
 pub(crate) use quantization::KEYS as QUANTIZATION_KEYS;

@@ -16,9 +16,12 @@ use mlx_parity_tensor::Dtype;
 use mlx_rs::Array;
 
 use self::dedicated::diffusion_gemma::{self, DiffusionGemma};
+use self::dedicated::gemma4;
 use crate::array::host_dtype;
 use crate::cache::{Form, KvCache};
-use crate::config::{self, ConfigFile, DenseConfig, Dims, Gemma3TextConfig, Qwen35Config};
+use crate::config::{
+    self, ConfigFile, DenseConfig, Dims, Gemma3TextConfig, Gemma4TextConfig, Qwen35Config,
+};
 use crate::denoise::{DenoiseOptions, DenoiseStep, Denoised};
 use crate::error::{EngineError, op};
 use crate::fault::Fault;
@@ -75,6 +78,13 @@ const ARCHITECTURES: &[Architecture] = &[
         keys: DiffusionGemma::keys,
         load: |file, weights, fault| Ok(Box::new(DiffusionGemma::load(file, weights, fault)?)),
     },
+    Architecture {
+        model_type: "gemma4_text",
+        keys: Gemma4TextConfig::text_keys,
+        load: gemma4::load_text,
+    },
+    Architecture { model_type: "gemma4", keys: Gemma4TextConfig::keys, load: gemma4::load },
+    Architecture { model_type: "gemma4_unified", keys: Gemma4TextConfig::keys, load: gemma4::load },
 ];
 
 /// Every `model_type` that [`Model::load`] takes.
@@ -105,7 +115,8 @@ pub(crate) trait Network {
         sink: &mut TapSink,
     ) -> Result<Array, EngineError>;
 
-    /// Empty caches, one a layer (`make_cache`).
+    /// Empty caches (`make_cache`): one a layer, or, where layers share keys and values, one for each
+    /// that has its own.
     fn new_caches(&self) -> Vec<KvCache>;
 
     /// The longest sequence that is rotated as short ones are, where longer ones are rotated otherwise
@@ -113,6 +124,12 @@ pub(crate) trait Network {
     /// [`KvCache::position`], so that they know how long the sequence will be.
     fn length_limit(&self) -> Option<i32> {
         None
+    }
+
+    /// Heads and head width of a cache's keys.
+    fn kv_shape(&self, _cache: usize) -> [usize; 2] {
+        let dims = self.dims();
+        [dims.kv_heads, dims.head_dim]
     }
 
     /// Extents.
@@ -239,12 +256,11 @@ impl Model {
 
     /// What caches of this model look like, to keep those of another out.
     pub(crate) fn cache_form(&self) -> Form<'_> {
-        let dims = self.network.dims();
+        let caches = self.network.new_caches().len();
         Form {
             model: &self.identity,
             dtype: self.dtype,
-            kv_heads: dims.kv_heads,
-            head_dim: dims.head_dim,
+            kv_shapes: (0..caches).map(|cache| self.network.kv_shape(cache)).collect(),
         }
     }
 
