@@ -24,8 +24,8 @@ pub(super) struct Layer {
     experts: Option<Experts>,
     post_feedforward_layernorm: RmsNorm,
     per_layer_gate: Option<PerLayerGate>,
-    /// `[1]`.
-    layer_scalar: Array,
+    /// `layer_scalar`, `[1]`.
+    scalar: Array,
 }
 
 impl Layer {
@@ -45,7 +45,7 @@ impl Layer {
         let load_experts = |experts| Experts::load(dims, experts, path, weights);
         let experts = config.experts.as_ref().map(load_experts).transpose()?;
         let per_layer_gate = PerLayerGate::load(config, path, weights)?;
-        let layer_scalar = weights.parameter(&format!("{path}.layer_scalar"), &[1])?;
+        let scalar = weights.parameter(&format!("{path}.layer_scalar"), &[1])?;
         let mut norm =
             |name: &str| weights.norm(&format!("{path}.{name}"), dims.hidden_size, dims.eps);
         Ok(Self {
@@ -58,7 +58,7 @@ impl Layer {
             experts,
             self_attn,
             per_layer_gate,
-            layer_scalar,
+            scalar,
         })
     }
 
@@ -96,7 +96,7 @@ impl Layer {
         if let (Some(gate), Some(slice)) = (&self.per_layer_gate, slice) {
             h = gate.forward(&h, slice, sink)?;
         }
-        h = ops::multiply(&h, &self.layer_scalar)?;
+        h = ops::multiply(&h, &self.scalar)?;
         sink.tap("out", &h);
         Ok(h)
     }
