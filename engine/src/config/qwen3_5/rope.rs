@@ -27,22 +27,19 @@ pub(super) fn read(
         Some(Value::Object(object)) => Some(object),
         Some(other) => return Err(file.unsupported("rope_parameters", other, "an object or null")),
     };
-    let rope = match object {
-        Some(object) => {
-            let number = |key: &str| object.get(key).and_then(Value::as_f64);
-            let theta = number("rope_theta").unwrap_or(THETA);
-            let partial = number("partial_rotary_factor").unwrap_or(PARTIAL);
-            file.only("rope_theta", wire.rope_theta.as_ref(), &[theta])?;
-            file.only("partial_rotary_factor", wire.partial_rotary_factor.as_ref(), &[partial])?;
-            let same: Vec<Value> = wire.rope_parameters.iter().cloned().collect();
-            file.only("rope_scaling", wire.rope_scaling.as_ref(), &same)?;
-            one(file, wire, theta, partial, ("rope_parameters", wire.rope_parameters.as_ref()))?
-        }
-        None => {
-            let theta = wire.rope_theta.unwrap_or(THETA);
-            let partial = wire.partial_rotary_factor.unwrap_or(PARTIAL);
-            one(file, wire, theta, partial, ("rope_scaling", wire.rope_scaling.as_ref()))?
-        }
+    let rope = if let Some(object) = object {
+        let number = |key: &str| object.get(key).and_then(Value::as_f64);
+        let theta = number("rope_theta").unwrap_or(THETA);
+        let partial = number("partial_rotary_factor").unwrap_or(PARTIAL);
+        file.only("rope_theta", wire.rope_theta.as_ref(), &[theta])?;
+        file.only("partial_rotary_factor", wire.partial_rotary_factor.as_ref(), &[partial])?;
+        let same: Vec<Value> = wire.rope_parameters.iter().cloned().collect();
+        file.only("rope_scaling", wire.rope_scaling.as_ref(), &same)?;
+        one(file, wire, theta, partial, ("rope_parameters", wire.rope_parameters.as_ref()))?
+    } else {
+        let theta = wire.rope_theta.unwrap_or(THETA);
+        let partial = wire.partial_rotary_factor.unwrap_or(PARTIAL);
+        one(file, wire, theta, partial, ("rope_scaling", wire.rope_scaling.as_ref()))?
     };
     if let RopeScaling::Proportional(_) = rope.scaling {
         // The reference would take the share of a share.

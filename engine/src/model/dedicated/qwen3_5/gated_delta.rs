@@ -79,7 +79,7 @@ impl GatedDeltaNet {
         sink.tap("linear_attn.g", &inputs.g);
         sink.tap("linear_attn.beta", &inputs.beta);
 
-        let (mixed, memory) = recurrence::run(&inputs, self.memory(batch, cache)?)?;
+        let (mixed, memory) = recurrence::run(&inputs, memory(batch, cache)?)?;
         sink.tap("linear_attn.delta", &mixed);
         sink.tap("linear_attn.memory", &memory);
         cache.advance(RecurrentState { conv: newest, memory }, n)?;
@@ -147,13 +147,14 @@ impl GatedDeltaNet {
         let g = recurrence::decay(&self.a_log, a, &self.dt_bias)?;
         Ok(Inputs { q, k, v, g, beta: ops::sigmoid(b)? })
     }
+}
 
-    fn memory(&self, batch: i32, cache: &RecurrentCache) -> Result<Array, EngineError> {
-        let RecurrentForm { heads, value_dim, key_dim, .. } = cache.form();
-        match cache.state() {
-            Some(state) => Ok(state.memory.clone()),
-            None => ops::zeros(&[batch, heads, value_dim, key_dim], Dtype::Float32),
-        }
+/// The memory before this call.
+fn memory(batch: i32, cache: &RecurrentCache) -> Result<Array, EngineError> {
+    let RecurrentForm { heads, value_dim, key_dim, .. } = cache.form();
+    match cache.state() {
+        Some(state) => Ok(state.memory.clone()),
+        None => ops::zeros(&[batch, heads, value_dim, key_dim], Dtype::Float32),
     }
 }
 
