@@ -6,6 +6,8 @@ use mlx_parity_tensor::safetensors::SafetensorsError;
 use mlx_parity_tensor::{Dtype, TensorError};
 use mlx_rs::error::{AsSliceError, Exception};
 
+use crate::model::Rung;
+
 /// What went wrong, with the file, the found and the wanted where they are known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -90,6 +92,20 @@ pub enum EngineError {
         remap: Option<&'static str>,
         /// All supported types.
         supported: Vec<&'static str>,
+    },
+    /// A rung of the ladder was asked for that has no network for the config.
+    #[error(
+        "{}: model_type `{model_type}` has no {} network for this config",
+        file.display(),
+        rung.map_or("fitting", Rung::name)
+    )]
+    NoSuchRung {
+        /// The config file.
+        file: PathBuf,
+        /// The type, after mlx-lm's remap.
+        model_type: String,
+        /// The rung asked for.
+        rung: Option<Rung>,
     },
     /// The checkpoint and the architecture disagree on which tensors exist or how they look.
     #[error("{}: {}", dir.display(), audit_text(missing, unexpected, unfit))]

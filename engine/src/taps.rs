@@ -12,6 +12,7 @@ use mlx_rs::Array;
 
 use crate::array::to_host;
 use crate::error::EngineError;
+use crate::place::Place;
 
 /// Which intermediates to keep.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,6 +61,20 @@ impl TapSink {
         };
         if self.taps.wants(&name) {
             self.kept.push((name, value.clone()));
+        }
+    }
+
+    /// Keeps the output of a module within `parent`.
+    pub(crate) fn tap_module(&mut self, parent: &Place, module: &str, value: &Array) {
+        if self.taps != Taps::Off {
+            self.tap(parent.join(module).own_tap(), value);
+        }
+    }
+
+    /// Keeps a value within `parent` that no module of its own gives.
+    pub(crate) fn tap_in(&mut self, parent: &Place, name: &str, value: &Array) {
+        if self.taps != Taps::Off {
+            self.tap(&parent.tap(name), value);
         }
     }
 

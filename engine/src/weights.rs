@@ -120,7 +120,7 @@ impl Weights {
     ) -> Result<Linear, EngineError> {
         let weight = self.weight(path, [outputs, inputs])?;
         let bias = bias
-            .then(|| self.tensor(&format!("{path}.bias"), &[outputs], Holds::Floats))
+            .then(|| self.floats(&format!("{path}.bias"), &[outputs]))
             .transpose()?;
         Ok(Linear::new(weight, bias))
     }
@@ -155,7 +155,15 @@ impl Weights {
     }
 
     fn norm_weight(&mut self, path: &str, dims: usize) -> Result<Array, EngineError> {
-        self.tensor(&format!("{path}.weight"), &[dims], Holds::Floats)
+        self.floats(&format!("{path}.weight"), &[dims])
+    }
+
+    /// The f32, bf16 or f16 tensor of a name.
+    ///
+    /// # Errors
+    /// As [`Weights::linear`].
+    pub(crate) fn floats(&mut self, name: &str, shape: &[usize]) -> Result<Array, EngineError> {
+        self.tensor(name, shape, Holds::Floats)
     }
 
     fn weight(&mut self, path: &str, shape: [usize; 2]) -> Result<Weight, EngineError> {

@@ -1,29 +1,32 @@
 //! Every subkey of a rotary encoding is read, or refused by name. No MLX here.
 
-#[expect(dead_code, reason = "this file uses a part of it")]
-mod common;
-
-use common::Folder;
 use mlx_parity_engine::EngineError;
-use mlx_parity_engine::config::{ConfigFile, DenseConfig, RopeConfig};
+use mlx_parity_engine::config::{ConfigFile, RopeConfig, RopeKeys};
 use mlx_parity_engine::ops::{Llama3, LongRope, Proportional, RopeScaling, Yarn};
-use mlx_parity_tensor::Dtype;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 const LIMIT: usize = 128;
 
-/// The encoding of a llama with the given keys on top.
+/// The encoding that the given keys of a config say, as llama reads them.
 fn read(keys: &Value) -> Result<RopeConfig, EngineError> {
-    let mut config = Folder::llama(Dtype::F32).config;
-    config["max_position_embeddings"] = json!(LIMIT);
-    for (key, value) in keys.as_object().expect("an object") {
-        config[key] = value.clone();
-    }
     let dir = tempfile::TempDir::new().expect("a folder");
-    std::fs::write(dir.path().join("config.json"), config.to_string()).expect("a config");
+    std::fs::write(dir.path().join("config.json"), keys.to_string()).expect("a config");
     let file = ConfigFile::read(dir.path()).expect("valid JSON");
-    DenseConfig::read_llama(&file).map(|config| config.rope)
+    RopeConfig::read(
+        &file,
+        &RopeKeys {
+            theta: keys["rope_theta"].as_f64(),
+            default_theta: Some(10_000.0),
+            partial: keys["partial_rotary_factor"].as_f64(),
+            objects: &[
+                ("rope_scaling", keys.get("rope_scaling")),
+                ("rope_parameters", keys.get("rope_parameters")),
+            ],
+            max_positions: Some(LIMIT),
+            ..RopeKeys::default()
+        },
+    )
 }
 
 fn scaling(value: &Value) -> RopeScaling {

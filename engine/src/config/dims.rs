@@ -30,6 +30,11 @@ pub struct Dims {
 impl Dims {
     /// Checks that the extents fit together.
     pub(crate) fn checked(self, file: &ConfigFile) -> Result<Self, EngineError> {
+        self.checked_as(file, "rms_norm_eps")
+    }
+
+    /// [`Dims::checked`] where the norms' constant has the key `eps`.
+    pub(super) fn checked_as(self, file: &ConfigFile, eps: &str) -> Result<Self, EngineError> {
         let extents = [
             ("hidden_size", self.hidden_size),
             ("num_hidden_layers", self.num_layers),
@@ -52,7 +57,7 @@ impl Dims {
             return Err(file.unsupported("head_dim", self.head_dim, "an even number"));
         }
         if !(self.eps > 0.0 && self.eps.is_finite()) {
-            return Err(file.unsupported("rms_norm_eps", self.eps, "a number above 0"));
+            return Err(file.unsupported(eps, self.eps, "a number above 0"));
         }
         Ok(self)
     }

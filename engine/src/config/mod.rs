@@ -4,34 +4,33 @@
 //! that mlx-lm ignores although it changes the maths is only accepted with the value that mlx-lm's
 //! maths has. So a config either means what is computed, or is refused.
 
-mod dense;
 mod dims;
-mod gemma3_text;
+mod extents;
 mod gemma4;
 mod harmless;
 mod json;
 mod keys;
-mod llama;
+mod layers;
 mod quantization;
-mod qwen3;
 mod qwen3_5;
 mod rope;
 
-pub use dense::{Biases, DenseConfig, LayerKind};
 pub use dims::Dims;
-pub use gemma3_text::Gemma3TextConfig;
+pub(crate) use extents::{Extents, HeadDim};
 pub use gemma4::{Gemma4Experts, Gemma4Layer, Gemma4TextConfig, KeyValues, PerLayerInput};
 pub use harmless::HARMLESS;
 pub(crate) use keys::keys_of;
+pub(crate) use layers::layer_kinds;
+pub use layers::LayerKind;
 pub(crate) use quantization::KEYS as QUANTIZATION_KEYS;
 pub use quantization::{Override, Quantization};
 pub use qwen3_5::{DeltaDims, Qwen35Config};
-pub use rope::RopeConfig;
-pub(crate) use rope::RopeKeys;
+pub use rope::{RopeConfig, RopeKeys};
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use mlx_parity_tensor::{Dtype, HostTensor};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -130,6 +129,23 @@ impl ConfigFile {
         })
     }
 
+    /// This config without some keys, for a reader of the others.
+    pub(crate) fn without(&self, keys: &[&str]) -> Self {
+        let mut rest = self.clone();
+        rest.object.retain(|key, _| !keys.contains(&key.as_str()));
+        rest
+    }
+
+    /// A digest of every key that may change what is computed.
+    ///
+    /// # Errors
+    /// None that a string could cause.
+    pub(crate) fn fingerprint(&self) -> Result<String, EngineError> {
+        let harmless: Vec<&str> = HARMLESS.iter().map(|(key, _)| *key).collect();
+        let meant = self.without(&harmless).canonical().into_bytes();
+        Ok(HostTensor::new(Dtype::U8, [meant.len()], meant)?.digest())
+    }
+
     /// The path of this object in the file.
     fn section_name(&self) -> &str {
         self.prefix.trim_end_matches('.')
@@ -188,5 +204,18 @@ fn token_ids(value: &Value) -> Option<Vec<u32>> {
     match value {
         Value::Array(ids) => ids.iter().map(id).collect(),
         single => Some(vec![id(single)?]),
+    }
+}
+
+/// Configs for tests.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::ConfigFile;
+
+    /// A config of a folder that is gone again.
+    pub(crate) fn config(value: &serde_json::Value) -> ConfigFile {
+        let dir = tempfile::TempDir::new().expect("a folder");
+        std::fs::write(dir.path().join("config.json"), value.to_string()).expect("a config");
+        ConfigFile::read(dir.path()).expect("valid JSON")
     }
 }

@@ -1,12 +1,12 @@
-//! Architectures, and the one table that dispatches to them.
+//! Architectures, and the ladder that dispatches to them.
 
-mod attention;
 mod dedicated;
-mod dense;
-mod gemma3_text;
 mod identity;
-mod mlp;
+mod ladder;
 mod remap;
+mod universal;
+
+pub use ladder::{Rung, check_config, config_keys, supported_model_types};
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -15,94 +15,15 @@ use std::path::Path;
 use mlx_parity_tensor::Dtype;
 use mlx_rs::Array;
 
-use self::dedicated::diffusion_gemma::{self, DiffusionGemma};
-use self::dedicated::gemma4;
+use self::dedicated::diffusion_gemma::DiffusionGemma;
 use crate::array::host_dtype;
 use crate::cache::{Form, KvCache};
-use crate::config::{
-    self, ConfigFile, DenseConfig, Dims, Gemma3TextConfig, Gemma4TextConfig, Qwen35Config,
-};
+use crate::config::{ConfigFile, Dims};
 use crate::denoise::{DenoiseOptions, DenoiseStep, Denoised};
 use crate::error::{EngineError, op};
 use crate::fault::Fault;
 use crate::taps::TapSink;
 use crate::weights::Weights;
-
-/// One supported `model_type`.
-struct Architecture {
-    model_type: &'static str,
-    /// The keys its config reader knows.
-    keys: fn() -> &'static [&'static str],
-    load: Load,
-}
-
-/// Reads the config and takes the architecture's tensors out of the checkpoint.
-type Load = fn(&ConfigFile, &mut Weights, Option<Fault>) -> Result<Box<dyn Network>, EngineError>;
-
-const ARCHITECTURES: &[Architecture] = &[
-    Architecture {
-        model_type: "llama",
-        keys: DenseConfig::llama_keys,
-        load: |file, weights, fault| {
-            Ok(Box::new(dense::Dense::load(&DenseConfig::read_llama(file)?, weights, fault)?))
-        },
-    },
-    Architecture {
-        model_type: "qwen3",
-        keys: DenseConfig::qwen3_keys,
-        load: |file, weights, fault| {
-            Ok(Box::new(dense::Dense::load(&DenseConfig::read_qwen3(file)?, weights, fault)?))
-        },
-    },
-    Architecture {
-        model_type: "gemma3_text",
-        keys: Gemma3TextConfig::keys,
-        load: |file, weights, fault| {
-            let config = Gemma3TextConfig::read(file)?;
-            Ok(Box::new(gemma3_text::Gemma3Text::load(file, &config, weights, fault)?))
-        },
-    },
-    Architecture {
-        model_type: "qwen3_5",
-        keys: Qwen35Config::keys,
-        load: |file, weights, fault| {
-            Ok(Box::new(dedicated::qwen3_5::Qwen35::load(
-                Qwen35Config::read(file)?,
-                weights,
-                fault,
-            )?))
-        },
-    },
-    Architecture {
-        model_type: diffusion_gemma::MODEL_TYPE,
-        keys: DiffusionGemma::keys,
-        load: |file, weights, fault| Ok(Box::new(DiffusionGemma::load(file, weights, fault)?)),
-    },
-    Architecture {
-        model_type: "gemma4_text",
-        keys: Gemma4TextConfig::text_keys,
-        load: gemma4::load_text,
-    },
-    Architecture { model_type: "gemma4", keys: Gemma4TextConfig::keys, load: gemma4::load },
-    Architecture { model_type: "gemma4_unified", keys: Gemma4TextConfig::keys, load: gemma4::load },
-];
-
-/// Every `model_type` that [`Model::load`] takes.
-pub fn supported_model_types() -> Vec<&'static str> {
-    ARCHITECTURES.iter().map(|architecture| architecture.model_type).collect()
-}
-
-/// Every key of `config.json` that the reader of a model type gives a meaning, or takes only with the
-/// value that changes nothing; none for a type that is not supported. Those of
-/// [`HARMLESS`](crate::config::HARMLESS) are taken besides, and any other key is refused.
-pub fn config_keys(model_type: &str) -> Vec<&'static str> {
-    ARCHITECTURES
-        .iter()
-        .filter(|architecture| architecture.model_type == model_type)
-        .flat_map(|architecture| (architecture.keys)().iter().chain(config::QUANTIZATION_KEYS))
-        .copied()
-        .collect()
-}
 
 /// A loaded architecture.
 pub(crate) trait Network {
@@ -150,11 +71,14 @@ pub(crate) trait Network {
 pub struct LoadOptions {
     /// A deliberate fault; none by default.
     pub fault: Option<Fault>,
+    /// The only rung of the ladder that may be taken; by default the first that fits.
+    pub rung: Option<Rung>,
 }
 
 /// A model in memory, ready for a [`Decoder`](crate::Decoder).
 pub struct Model {
     architecture: &'static str,
+    rung: Rung,
     network: Box<dyn Network>,
     dtype: Dtype,
     eos_token_ids: Vec<u32>,
@@ -176,13 +100,14 @@ impl Model {
         // The first guarded call installs the handler that turns MLX's exceptions into errors.
         op("default_device", mlx_rs::Device::try_default())?;
         let file = ConfigFile::read(dir)?;
-        let architecture = architecture(&file)?;
+        let choice = ladder::choose(&file, options.rung)?;
         let mut weights = Weights::open(dir, &file)?;
         let identity = identity::of(&file, weights.checkpoint())?;
-        let network = (architecture.load)(&file, &mut weights, options.fault)?;
+        let network = choice.load(&file, &mut weights, options.fault)?;
         weights.finish(&file)?;
         Ok(Self {
-            architecture: architecture.model_type,
+            architecture: choice.model_type,
+            rung: choice.rung,
             dtype: host_dtype(network.dtype())?,
             network,
             eos_token_ids: file.eos_token_ids()?,
@@ -191,9 +116,14 @@ impl Model {
         })
     }
 
-    /// The `model_type`.
+    /// The `model_type`, or the one that mlx-lm runs it as.
     pub fn architecture(&self) -> &str {
         self.architecture
+    }
+
+    /// The rung of the ladder it was loaded from.
+    pub fn rung(&self) -> Rung {
+        self.rung
     }
 
     /// Rows of the embedding, and columns of the logits.
@@ -273,24 +203,10 @@ impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Model")
             .field("architecture", &self.architecture)
+            .field("rung", &self.rung)
             .field("dtype", &self.dtype)
             .field("num_layers", &self.num_layers())
             .field("vocab_size", &self.vocab_size())
             .finish_non_exhaustive()
     }
-}
-
-fn architecture(file: &ConfigFile) -> Result<&'static Architecture, EngineError> {
-    let found = file.model_type()?;
-    if file.get("model_file").is_some() {
-        return Err(file.unsupported("model_file", "custom Python code", "absent"));
-    }
-    ARCHITECTURES.iter().find(|known| known.model_type == found).ok_or_else(|| {
-        EngineError::UnknownModelType {
-            file: file.path().to_owned(),
-            found: found.to_owned(),
-            remap: remap::mlx_lm_module(found),
-            supported: supported_model_types(),
-        }
-    })
 }

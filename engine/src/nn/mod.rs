@@ -8,7 +8,7 @@ mod switch_linear;
 
 pub use embedding::Embedding;
 pub use linear::{Linear, Weight};
-pub use norm::RmsNorm;
+pub use norm::{LayerNorm, RmsNorm};
 pub use rope::{Position, Rope};
 pub(crate) use switch_linear::GatherSort;
 pub use switch_linear::{Experts, SwitchGlu, SwitchLinear};

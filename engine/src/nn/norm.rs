@@ -1,4 +1,4 @@
-//! RMS norms.
+//! Norms over the last axis.
 
 use mlx_rs::Array;
 
@@ -24,10 +24,7 @@ impl RmsNorm {
     /// # Errors
     /// [`EngineError::Op`] where MLX throws.
     pub fn one_plus(weight: &Array, eps: f32) -> Result<Self, EngineError> {
-        let one = ops::scalar(1.0, weight.dtype())?;
-        let weight = ops::add(&one, weight)?;
-        ops::eval([&weight])?;
-        Ok(Self { weight, eps })
+        Ok(Self { weight: one_plus(weight)?, eps })
     }
 
     /// Normalises the last axis of x.
@@ -37,4 +34,42 @@ impl RmsNorm {
     pub fn forward(&self, x: &Array) -> Result<Array, EngineError> {
         ops::rms_norm(x, &self.weight, self.eps)
     }
+}
+
+/// `nn.LayerNorm`, and nemotron's form of it, which multiplies by `weight + 1`.
+#[derive(Debug)]
+pub struct LayerNorm {
+    weight: Array,
+    bias: Option<Array>,
+    eps: f32,
+}
+
+impl LayerNorm {
+    /// `nn.LayerNorm`: the normalised x times `weight`, plus `bias` where there is one.
+    pub fn new(weight: Array, bias: Option<Array>, eps: f32) -> Self {
+        Self { weight, bias, eps }
+    }
+
+    /// `NemotronLayerNorm1P` of `mlx_lm/models/nemotron.py`: the normalised x times `weight + 1`, the
+    /// sum rounded to the weight's dtype.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws.
+    pub fn one_plus(weight: &Array, bias: Option<Array>, eps: f32) -> Result<Self, EngineError> {
+        Ok(Self { weight: one_plus(weight)?, bias, eps })
+    }
+
+    /// Normalises the last axis of x.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws.
+    pub fn forward(&self, x: &Array) -> Result<Array, EngineError> {
+        ops::layer_norm(x, Some(&self.weight), self.bias.as_ref(), self.eps)
+    }
+}
+
+fn one_plus(weight: &Array) -> Result<Array, EngineError> {
+    let sum = ops::add(&ops::scalar(1.0, weight.dtype())?, weight)?;
+    ops::eval([&sum])?;
+    Ok(sum)
 }

@@ -60,7 +60,7 @@ pub use shape::{
     arange, broadcast_to, concatenate, contiguous, expand_dims, flip, pad, reshape,
     rows_of_last_but_one, set_rows, squeeze, stack, swap_axes, transpose, zeros,
 };
-pub use slice::{SliceAxis, slice, slice_multiply, slice_update};
+pub use slice::{SliceAxis, slice, slice_last, slice_multiply, slice_update};
 pub use softmax::{log_sum_exp, softmax, softmax_axis};
 pub use sort::{argpartition, argsort, sort, topk};
 pub use take::{take, take_along_axis, take_rows};

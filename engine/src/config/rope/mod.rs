@@ -48,7 +48,7 @@ impl RopeConfig {
     /// # Errors
     /// [`EngineError::UnsupportedConfig`] where two of them contradict each other, or one is out of its
     /// range; [`EngineError::Config`] where the base is nowhere, or a subkey is read by nothing.
-    pub(crate) fn read(file: &ConfigFile, keys: &RopeKeys) -> Result<Self, EngineError> {
+    pub fn read(file: &ConfigFile, keys: &RopeKeys) -> Result<Self, EngineError> {
         let mut merged = RopeObject { theta: keys.theta, partial: keys.partial, scaling: None };
         for &(name, value) in keys.objects {
             let Some(value) = value.filter(|value| !value.is_null()) else { continue };
@@ -79,7 +79,7 @@ impl RopeConfig {
 
 /// Where a config keeps its rotary encoding; what it lacks stays at its default.
 #[derive(Debug, Default)]
-pub(crate) struct RopeKeys<'a> {
+pub struct RopeKeys<'a> {
     /// `rope_theta` of the config itself.
     pub theta: Option<f64>,
     /// The base where no key gives one; absent where one must.

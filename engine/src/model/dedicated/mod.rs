@@ -1,5 +1,11 @@
-//! Architectures that fit no descriptor, each with a network of its own.
+//! Architectures with a network of their own.
 
 pub(super) mod diffusion_gemma;
-pub(super) mod gemma4;
-pub(super) mod qwen3_5;
+mod gemma4;
+mod qwen3_5;
+
+use super::ladder::Dedicated;
+
+/// One row a network; those of one type stand in the order in which they are asked whether they fit.
+pub(super) const DEDICATED: &[Dedicated] =
+    &[diffusion_gemma::ROW, gemma4::ROW, gemma4::TEXT_ROW, qwen3_5::ROW];

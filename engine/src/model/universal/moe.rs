@@ -2,7 +2,7 @@
 
 use mlx_rs::Array;
 
-use super::place::Place;
+use crate::place::Place;
 use crate::error::EngineError;
 use crate::fault::Fault;
 use crate::taps::TapSink;

@@ -193,7 +193,7 @@ pub(crate) struct AttentionSpec {
     /// Norms of queries and keys.
     pub qk_norm: Option<QkNorm>,
     /// Position encoding; none in a layer without positions.
-    pub rope: Option<RopeSpec>,
+    pub rope: Option<RopeConfig>,
     /// What scores are multiplied by.
     pub scale: f64,
     /// How scores and their mixture are computed.
@@ -210,7 +210,7 @@ impl AttentionSpec {
             output: "o_proj",
             output_bias: false,
             qk_norm: None,
-            rope: Some(RopeSpec { dims: dims.head_dim, config: rope }),
+            rope: Some(rope),
             scale: (dims.head_dim as f64).powf(-0.5),
             kernel: Kernel::Fast,
         }
@@ -269,15 +269,6 @@ pub(crate) enum QkNormKind {
     Matrix,
     /// The same with one tensor a head, at `norms.{head}` (stablelm).
     Stacked,
-}
-
-/// A position encoding.
-#[derive(Debug, Clone)]
-pub(crate) struct RopeSpec {
-    /// Values of a head that are rotated.
-    pub dims: usize,
-    /// How.
-    pub config: RopeConfig,
 }
 
 /// How attention computes its scores and their mixture.

@@ -23,13 +23,19 @@ use crate::config::{ConfigFile, Dims, LayerKind};
 use crate::error::EngineError;
 use crate::fault::Fault;
 use crate::model::Network;
+use crate::model::ladder::Dedicated;
 use crate::nn::{Embedding, RmsNorm};
 use crate::ops::{self, Mask, SliceAxis};
 use crate::taps::TapSink;
 use crate::weights::Weights;
 
-/// The `model_type`.
-pub(crate) const MODEL_TYPE: &str = "diffusion_gemma";
+pub(super) const ROW: Dedicated = Dedicated {
+    model_type: "diffusion_gemma",
+    keys: || DiffusionGemmaConfig::keys().to_vec(),
+    fits: |_| true,
+    check: |file| DiffusionGemmaConfig::read(file).map(drop),
+    load: |file, weights, fault| Ok(Box::new(DiffusionGemma::load(file, weights, fault)?)),
+};
 
 /// The network, which reads and denoises with the same layers.
 pub(crate) struct DiffusionGemma {
@@ -42,13 +48,8 @@ pub(crate) struct DiffusionGemma {
 }
 
 impl DiffusionGemma {
-    /// Every key of `config.json` that the reader knows.
-    pub(crate) fn keys() -> &'static [&'static str] {
-        DiffusionGemmaConfig::keys()
-    }
-
     /// Reads the config and takes the tensors out of a checkpoint.
-    pub(crate) fn load(
+    fn load(
         file: &ConfigFile,
         weights: &mut Weights,
         fault: Option<Fault>,

@@ -6,7 +6,7 @@ use crate::cache::KvCache;
 use crate::config::{Dims, Gemma4Layer, KeyValues};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
-use crate::model::attention;
+use crate::model::universal::attention::new_rope;
 use crate::nn::{Linear, Position, RmsNorm, Rope};
 use crate::ops::{self, Mask};
 use crate::taps::TapSink;
@@ -66,7 +66,7 @@ impl Attention {
             key_values: Projections::load(dims, spec, path, weights)?,
             place,
             o_proj: weights.linear(&format!("{path}.o_proj"), [hidden, queries], false)?,
-            rope: attention::rope(&spec.rope, spec.head_dim, fault)?,
+            rope: new_rope(Some(&spec.rope), spec.head_dim, fault)?,
             heads: dims.heads as i32,
             fault,
         })

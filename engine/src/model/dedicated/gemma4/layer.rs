@@ -8,7 +8,9 @@ use super::per_layer::PerLayerGate;
 use crate::config::{Dims, Gemma4TextConfig, KeyValues, LayerKind};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
-use crate::model::mlp::Mlp;
+use crate::model::universal::mlp::Mlp;
+use crate::model::universal::spec::{Activation, MlpSpec};
+use crate::place::Place;
 use crate::nn::RmsNorm;
 use crate::ops::{self, Mask};
 use crate::taps::TapSink;
@@ -38,8 +40,9 @@ impl Layer {
         fault: Option<Fault>,
     ) -> Result<Self, EngineError> {
         let (dims, spec) = (&config.dims, &config.layers[index]);
-        let inner = Dims { intermediate_size: spec.intermediate_size, ..*dims };
-        let mlp = Mlp::load(weights, &format!("{path}.mlp"), &inner, false, ops::gelu_approx)?;
+        let mlp = MlpSpec::gated(spec.intermediate_size, Activation::GeluApprox);
+        let mlp_place = Place::root(path).join("mlp");
+        let mlp = Mlp::load(weights, &mlp_place, dims.hidden_size, &mlp, fault)?;
         let (attention, place) = (format!("{path}.self_attn"), place(config, index, fault));
         let self_attn = Attention::load(dims, spec, place, &attention, weights, fault)?;
         let load_experts = |experts| Experts::load(dims, experts, path, weights);

@@ -9,10 +9,11 @@ mod per_layer;
 use mlx_rs::{Array, Dtype};
 
 use crate::cache::{KvCache, PlainCache, RotatingCache};
-use crate::config::{ConfigFile, Dims, Gemma4Layer, Gemma4TextConfig, KeyValues, LayerKind};
+use crate::config::{Dims, Gemma4Layer, Gemma4TextConfig, KeyValues, LayerKind};
 use crate::error::EngineError;
 use crate::fault::Fault;
 use crate::model::Network;
+use crate::model::ladder::Dedicated;
 use crate::nn::{Embedding, Linear, RmsNorm};
 use crate::ops::{self, Mask};
 use crate::taps::TapSink;
@@ -23,26 +24,28 @@ use layer::Layer;
 use names::Names;
 use per_layer::PerLayerInputs;
 
-/// Loads a `gemma4_text` model.
-pub(in crate::model) fn load_text(
-    file: &ConfigFile,
-    weights: &mut Weights,
-    fault: Option<Fault>,
-) -> Result<Box<dyn Network>, EngineError> {
-    let config = Gemma4TextConfig::read_text(file)?;
-    Ok(Box::new(Gemma4Text::load(config, Names::TEXT, weights, fault)?))
-}
+pub(super) const TEXT_ROW: Dedicated = Dedicated {
+    model_type: "gemma4_text",
+    keys: || Gemma4TextConfig::text_keys().to_vec(),
+    fits: |_| true,
+    check: |file| Gemma4TextConfig::read_text(file).map(drop),
+    load: |file, weights, fault| {
+        let config = Gemma4TextConfig::read_text(file)?;
+        Ok(Box::new(Gemma4Text::load(config, Names::TEXT, weights, fault)?))
+    },
+};
 
-/// Loads the text model of a `gemma4` model.
-pub(in crate::model) fn load(
-    file: &ConfigFile,
-    weights: &mut Weights,
-    fault: Option<Fault>,
-) -> Result<Box<dyn Network>, EngineError> {
-    let config = Gemma4TextConfig::read(file)?;
-    Names::unwrap(weights);
-    Ok(Box::new(Gemma4Text::load(config, Names::MULTIMODAL, weights, fault)?))
-}
+pub(super) const ROW: Dedicated = Dedicated {
+    model_type: "gemma4",
+    keys: || Gemma4TextConfig::keys().to_vec(),
+    fits: |_| true,
+    check: |file| Gemma4TextConfig::read(file).map(drop),
+    load: |file, weights, fault| {
+        let config = Gemma4TextConfig::read(file)?;
+        Names::unwrap(weights);
+        Ok(Box::new(Gemma4Text::load(config, Names::MULTIMODAL, weights, fault)?))
+    },
+};
 
 /// A stack of layers that norm before and after each block. Some keep keys and values of their own,
 /// the rest read those of an earlier layer; each may take a second input beside the residual stream.

@@ -6,12 +6,14 @@ use super::attention::Attention;
 use super::gated_delta::GatedDeltaNet;
 use super::{LoadNorm, ROOT};
 use crate::cache::KvCache;
-use crate::config::Qwen35Config;
+use crate::config::{Dims, Qwen35Config};
 use crate::error::EngineError;
 use crate::fault::Fault;
-use crate::model::mlp::Mlp;
+use crate::model::universal::mlp::Mlp;
+use crate::model::universal::spec::{Activation, MlpSpec};
 use crate::nn::RmsNorm;
 use crate::ops::{self, Mask};
+use crate::place::Place;
 use crate::taps::TapSink;
 use crate::weights::Weights;
 
@@ -52,7 +54,7 @@ impl Layer {
             input_layernorm: norm("input_layernorm")?,
             post_attention_layernorm: norm("post_attention_layernorm")?,
             mixer,
-            mlp: Mlp::load(weights, &format!("{path}.mlp"), dims, false, ops::silu)?,
+            mlp: mlp(weights, &path, dims, fault)?,
         })
     }
 
@@ -77,4 +79,14 @@ impl Layer {
         sink.tap("out", &out);
         Ok(out)
     }
+}
+
+fn mlp(
+    weights: &mut Weights,
+    layer: &str,
+    dims: &Dims,
+    fault: Option<Fault>,
+) -> Result<Mlp, EngineError> {
+    let spec = MlpSpec::gated(dims.intermediate_size, Activation::Silu);
+    Mlp::load(weights, &Place::root(layer).join("mlp"), dims.hidden_size, &spec, fault)
 }

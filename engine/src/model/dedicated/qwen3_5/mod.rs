@@ -14,12 +14,23 @@ use crate::config::{Dims, Qwen35Config};
 use crate::error::EngineError;
 use crate::fault::Fault;
 use crate::model::Network;
+use crate::model::ladder::Dedicated;
 use crate::nn::{Embedding, Linear, RmsNorm};
 use crate::taps::TapSink;
 use crate::weights::Weights;
 
+pub(super) const ROW: Dedicated = Dedicated {
+    model_type: "qwen3_5",
+    keys: || Qwen35Config::keys().to_vec(),
+    fits: |_| true,
+    check: |file| Qwen35Config::read(file).map(drop),
+    load: |file, weights, fault| {
+        Ok(Box::new(Qwen35::load(Qwen35Config::read(file)?, weights, fault)?))
+    },
+};
+
 /// The text model.
-pub(in crate::model) struct Qwen35 {
+struct Qwen35 {
     embed_tokens: Embedding,
     layers: Vec<Layer>,
     norm: RmsNorm,
@@ -35,7 +46,7 @@ const ROOT: &str = "language_model.model";
 
 impl Qwen35 {
     /// Takes the architecture's tensors out of a checkpoint, in mlx-lm's layout or the original one.
-    pub(in crate::model) fn load(
+    fn load(
         config: Qwen35Config,
         weights: &mut Weights,
         fault: Option<Fault>,

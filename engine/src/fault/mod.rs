@@ -2,12 +2,15 @@
 //!
 //! They act only in builds with debug assertions; elsewhere naming or loading one is an error.
 
-use mlx_rs::{Array, Dtype};
+mod attention;
+
+pub(crate) use attention::{attention, mask, softmax};
+
+use mlx_rs::Array;
 
 use crate::array::to_host;
 use crate::cache::KvCache;
 use crate::error::EngineError;
-use crate::ops::{self, Mask};
 
 /// One way to be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +29,22 @@ pub enum Fault {
     EarlyCommit,
     /// Layers that share keys and values read those of the first layer of their kind.
     WrongSharedKv,
+    /// The last norm of a layer's attention half and the first of its feed-forward half trade places.
+    NormOrder,
+    /// A norm that multiplies by `1 + weight` multiplies by `weight`.
+    ForgottenOnePlus,
+    /// A softcap of three fifths of the config's: that of the logits where the scores' is meant.
+    WrongSoftcap,
+    /// Scores are scaled after they are computed, and after a softcap, instead of queries before.
+    ScaleAfter,
+    /// Queries and keys are normed behind rope.
+    QkNormAfterRope,
+    /// The gate passes through and the other half is activated.
+    SwappedGateUp,
+    /// Embedded tokens are scaled in f32 by the unrounded number.
+    EmbedScaleDtype,
+    /// A model whose embedding is the output projection too uses a head that nothing was loaded into.
+    TiedHeadIgnored,
     /// `abort()` in the third decode step.
     Abort,
     /// The third decode step never ends.
@@ -47,6 +66,14 @@ impl Fault {
         "stale-slot",
         "early-commit",
         "wrong-shared-kv",
+        "norm-order",
+        "forgotten-one-plus",
+        "wrong-softcap",
+        "scale-after",
+        "qk-norm-after-rope",
+        "swapped-gate-up",
+        "embed-scale-dtype",
+        "tied-head-ignored",
         "abort",
         "hang",
         "segv",
@@ -66,6 +93,14 @@ impl Fault {
             "stale-slot" => Self::StaleSlot,
             "early-commit" => Self::EarlyCommit,
             "wrong-shared-kv" => Self::WrongSharedKv,
+            "norm-order" => Self::NormOrder,
+            "forgotten-one-plus" => Self::ForgottenOnePlus,
+            "wrong-softcap" => Self::WrongSoftcap,
+            "scale-after" => Self::ScaleAfter,
+            "qk-norm-after-rope" => Self::QkNormAfterRope,
+            "swapped-gate-up" => Self::SwappedGateUp,
+            "embed-scale-dtype" => Self::EmbedScaleDtype,
+            "tied-head-ignored" => Self::TiedHeadIgnored,
             "abort" => Self::Abort,
             "hang" => Self::Hang,
             "segv" => Self::Segv,
@@ -99,13 +134,7 @@ impl Fault {
                 std::thread::park();
             },
             Self::Segv => write_to_null(),
-            Self::RopeBase
-            | Self::DropLastKey
-            | Self::SoftmaxDtype
-            | Self::TrimOneShort
-            | Self::StaleSlot
-            | Self::EarlyCommit
-            | Self::WrongSharedKv => {}
+            _ => {}
         }
     }
 }
@@ -117,9 +146,19 @@ fn write_to_null() {
     unsafe { nowhere.write_volatile(1) };
 }
 
+/// Whether a build that may carry faults carries this one.
+pub(crate) fn is(fault: Option<Fault>, wanted: Fault) -> bool {
+    cfg!(debug_assertions) && fault == Some(wanted)
+}
+
+/// A softcap under a fault.
+pub(crate) fn softcap(fault: Option<Fault>, cap: f64) -> f64 {
+    if is(fault, Fault::WrongSoftcap) { cap * 0.6 } else { cap }
+}
+
 /// The rope base under a fault.
 pub(crate) fn rope_base(fault: Option<Fault>, base: f64) -> f64 {
-    if cfg!(debug_assertions) && fault == Some(Fault::RopeBase) {
+    if is(fault, Fault::RopeBase) {
         base * (1.0 + 1e-3)
     } else {
         base
@@ -128,19 +167,19 @@ pub(crate) fn rope_base(fault: Option<Fault>, base: f64) -> f64 {
 
 /// The positions that a trim forgets under a fault, of those it was asked to.
 pub(crate) fn trimmed(fault: Option<Fault>, count: i32) -> i32 {
-    let short = cfg!(debug_assertions) && fault == Some(Fault::TrimOneShort);
+    let short = is(fault, Fault::TrimOneShort);
     if short { (count - 1).max(0) } else { count }
 }
 
 /// The layer whose keys and values another shares under a fault: the first of its kind.
 pub(crate) fn shared_kv(fault: Option<Fault>, donor: usize, first: Option<usize>) -> usize {
-    let wrong = cfg!(debug_assertions) && fault == Some(Fault::WrongSharedKv);
+    let wrong = is(fault, Fault::WrongSharedKv);
     first.filter(|_| wrong).unwrap_or(donor)
 }
 
 /// The caches that a call leaves behind under a fault: what they were, `count` positions on.
 pub(crate) fn stale(fault: Option<Fault>, before: &[KvCache], count: i32) -> Option<Vec<KvCache>> {
-    if !cfg!(debug_assertions) || fault != Some(Fault::StaleSlot) {
+    if !is(fault, Fault::StaleSlot) {
         return None;
     }
     let mut stale = before.to_vec();
@@ -157,7 +196,7 @@ pub(crate) fn one_more(
     committed: Array,
     open: Option<&Array>,
 ) -> Result<Array, EngineError> {
-    if !cfg!(debug_assertions) || fault != Some(Fault::EarlyCommit) {
+    if !is(fault, Fault::EarlyCommit) {
         return Ok(committed);
     }
     let bools = |array: &Array| -> Result<Vec<bool>, EngineError> {
@@ -170,72 +209,4 @@ pub(crate) fn one_more(
         positions[at] = true;
     }
     Ok(Array::from_slice(&positions, committed.shape()))
-}
-
-/// Attention under a fault; `newest` is the column of the newest key.
-pub(crate) fn attention(
-    fault: Option<Fault>,
-    [q, k, v]: [&Array; 3],
-    scale: f32,
-    mask: &Mask,
-    newest: i32,
-) -> Result<Array, EngineError> {
-    if cfg!(debug_assertions) {
-        match fault {
-            Some(Fault::DropLastKey) => {
-                let mask = without_newest(mask, q.dim(2), k.dim(2), newest)?;
-                return ops::scaled_dot_product_attention(q, k, v, scale, &mask);
-            }
-            Some(Fault::SoftmaxDtype) => return half_softmax_attention([q, k, v], scale, mask),
-            _ => {}
-        }
-    }
-    ops::scaled_dot_product_attention(q, k, v, scale, mask)
-}
-
-/// Who may attend to whom, row-major `[queries, keys]`.
-fn allowed_pairs(mask: &Mask, queries: i32, keys: i32) -> Result<Vec<bool>, EngineError> {
-    let pairs = (0..queries).flat_map(|query| (0..keys).map(move |key| (query, key)));
-    Ok(match mask {
-        Mask::Full => vec![true; (queries * keys) as usize],
-        Mask::Causal => pairs.map(|(query, key)| key <= keys - queries + query).collect(),
-        Mask::Allowed(array) => {
-            let shape = [queries, keys];
-            let array = crate::error::op("broadcast_to", mlx_rs::ops::broadcast_to(array, &shape))?;
-            to_host(&array)?.bytes().iter().map(|&may| may != 0).collect()
-        }
-    })
-}
-
-fn without_newest(mask: &Mask, queries: i32, keys: i32, newest: i32) -> Result<Mask, EngineError> {
-    let mut allowed = allowed_pairs(mask, queries, keys)?;
-    for (query, row) in allowed.chunks_mut(keys as usize).enumerate() {
-        // Several new rows lie in order at the end, each query's own key on the diagonal.
-        let column = (newest + 1 - queries) as usize + query;
-        if row.iter().filter(|&&may| may).count() > 1 {
-            row[column] = false;
-        }
-    }
-    Ok(Mask::Allowed(Array::from_slice(&allowed, &[queries, keys])))
-}
-
-/// MLX's unfused attention with its one f32 step, the softmax, in bf16.
-fn half_softmax_attention(
-    [q, k, v]: [&Array; 3],
-    scale: f32,
-    mask: &Mask,
-) -> Result<Array, EngineError> {
-    let (heads, queries, keys) = (q.dim(1), q.dim(2), k.dim(2));
-    let groups = [q.dim(0), k.dim(1), heads / k.dim(1), queries, q.dim(3)];
-    let q = ops::multiply(&ops::scalar(f64::from(scale), q.dtype())?, q)?;
-    let q = ops::reshape(&q, &groups)?;
-    let (k, v) = (ops::expand_dims(k, 2)?, ops::expand_dims(v, 2)?);
-    let scores = ops::matmul(&q, &ops::transpose(&k, &[0, 1, 2, 4, 3])?)?;
-    let allowed = allowed_pairs(mask, queries, keys)?;
-    let allowed = Array::from_slice(&allowed, &[queries, keys]);
-    let never = ops::scalar(f64::NEG_INFINITY, scores.dtype())?;
-    let scores = crate::error::op("where", mlx_rs::ops::select(&allowed, &scores, &never))?;
-    let weights = ops::softmax(&ops::cast(&scores, Dtype::Bfloat16)?, false)?;
-    let mixed = ops::matmul(&ops::cast(&weights, v.dtype())?, &v)?;
-    ops::reshape(&mixed, &[groups[0], heads, queries, v.dim(-1)])
 }

@@ -1,0 +1,229 @@
+//! Grouped-query attention on a cache.
+
+use mlx_rs::Array;
+
+use super::kernel::attend;
+use super::norm::HeadNorm;
+use super::spec::{AttentionSpec, Inputs, Kernel, QkNorm, QkPlace};
+use crate::cache::KvCache;
+use crate::config::{Dims, RopeConfig};
+use crate::error::EngineError;
+use crate::fault::{self, Fault};
+use crate::nn::{Linear, Position, Rope};
+use crate::ops::{self, Mask, SliceAxis};
+use crate::place::Place;
+use crate::taps::TapSink;
+use crate::weights::Weights;
+
+/// The block of an [`AttentionSpec`].
+pub(super) struct Attention {
+    place: Place,
+    inputs: Inputs,
+    /// The projections in, in the order of [`Inputs`].
+    projections: Vec<Linear>,
+    output: (&'static str, Linear),
+    qk_norm: Option<(QkNorm, [HeadNorm; 2])>,
+    rope: Rope,
+    heads: i32,
+    kv_heads: i32,
+    head_dim: i32,
+    scale: f64,
+    kernel: Kernel,
+    fault: Option<Fault>,
+}
+
+/// What attention needs besides the stream.
+pub(super) struct Context<'a> {
+    pub(super) mask: &'a Mask,
+    /// `[n, 1]`, where queries are scaled by position.
+    pub(super) query_scale: Option<&'a Array>,
+    pub(super) cache: &'a mut KvCache,
+}
+
+impl Attention {
+    /// The block within a layer.
+    pub(super) fn load(
+        weights: &mut Weights,
+        layer: &Place,
+        spec: &AttentionSpec,
+        dims: &Dims,
+        fault: Option<Fault>,
+    ) -> Result<Self, EngineError> {
+        let place = layer.join(spec.path);
+        let (queries, keys) = (dims.heads * dims.head_dim, dims.kv_heads * dims.head_dim);
+        let hidden = dims.hidden_size;
+        let mut input = |name: &str, rows| {
+            weights.linear(place.join(name).path(), [rows, hidden], spec.input_bias)
+        };
+        let projections = match spec.inputs {
+            Inputs::Separate([q, k, v]) => vec![input(q, queries)?, input(k, keys)?, input(v, keys)?],
+            Inputs::Fused(all) | Inputs::FusedByHead(all) => vec![input(all, queries + 2 * keys)?],
+        };
+        let output = place.join(spec.output);
+        let output = weights.linear(output.path(), [hidden, queries], spec.output_bias)?;
+        let qk_norm = spec.qk_norm.map(|norm| qk_norms(weights, &place, norm, dims, fault));
+        Ok(Self {
+            inputs: spec.inputs,
+            projections,
+            output: (spec.output, output),
+            qk_norm: qk_norm.transpose()?,
+            rope: new_rope(spec.rope.as_ref(), dims.head_dim, fault)?,
+            heads: dims.heads as i32,
+            kv_heads: dims.kv_heads as i32,
+            head_dim: dims.head_dim as i32,
+            scale: spec.scale,
+            kernel: spec.kernel,
+            place,
+            fault,
+        })
+    }
+
+    /// The longest sequence that is rotated as short ones are ([`Rope::length_limit`]).
+    pub(super) fn length_limit(&self) -> Option<i32> {
+        self.rope.length_limit()
+    }
+
+    /// x `[batch, n, hidden]` to the same.
+    pub(super) fn forward(
+        &self,
+        x: &Array,
+        context: Context,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let [queries, keys, values] = self.heads_of(x, sink)?;
+        let at = context.cache.position();
+        let queries = self.turned(0, queries, at, sink)?;
+        let keys = self.turned(1, keys, at, sink)?;
+        let queries = match context.query_scale {
+            Some(scale) => ops::multiply(&queries, scale)?,
+            None => queries,
+        };
+
+        let (keys, values) = context.cache.update(&keys, &values)?;
+        let qkv = [&queries, &keys, &values];
+        let newest = context.cache.newest();
+        let mixed = attend(self.kernel, qkv, self.scale, context.mask, newest, self.fault)?;
+        sink.tap_in(&self.place, "sdpa", &mixed);
+
+        let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;
+        let (name, output) = &self.output;
+        let out = output.forward(&ops::reshape(&mixed, &[x.dim(0), x.dim(1), -1])?)?;
+        sink.tap_module(&self.place, name, &out);
+        Ok(out)
+    }
+
+    /// Queries, keys and values `[batch, heads, n, head_dim]`, normed where that comes before rope.
+    fn heads_of(&self, x: &Array, sink: &mut TapSink) -> Result<[Array; 3], EngineError> {
+        let turn = |a: &Array| ops::transpose(a, &[0, 2, 1, 3]);
+        if let Inputs::FusedByHead(name) = self.inputs {
+            let all = self.projections[0].forward(x)?;
+            sink.tap_module(&self.place, name, &all);
+            let all = ops::reshape(&all, &[x.dim(0), x.dim(1), self.heads, 3 * self.head_dim])?;
+            let part = |i: i32| turn(&last(&all, [i * self.head_dim, (i + 1) * self.head_dim])?);
+            return Ok([part(0)?, part(1)?, part(2)?]);
+        }
+        let [queries, keys, values] = self.projected(x, sink)?;
+        let split = |a: &Array, heads| ops::reshape(a, &[a.dim(0), a.dim(1), heads, -1]);
+        let queries = self.normed(QkPlace::Width, 0, queries, sink)?;
+        let keys = self.normed(QkPlace::Width, 1, keys, sink)?;
+        let queries = split(&queries, self.heads)?;
+        let keys = split(&keys, self.kv_heads)?;
+        let values = turn(&split(&values, self.kv_heads)?)?;
+        let queries = turn(&self.normed(QkPlace::BeforeTranspose, 0, queries, sink)?)?;
+        let keys = turn(&self.normed(QkPlace::BeforeTranspose, 1, keys, sink)?)?;
+        let queries = self.normed(QkPlace::AfterTranspose, 0, queries, sink)?;
+        let keys = self.normed(QkPlace::AfterTranspose, 1, keys, sink)?;
+        Ok([queries, keys, values])
+    }
+
+    /// Queries, keys and values as they come out of their projections, `[batch, n, width]`.
+    fn projected(&self, x: &Array, sink: &mut TapSink) -> Result<[Array; 3], EngineError> {
+        let first = self.projections[0].forward(x)?;
+        match self.inputs {
+            Inputs::Separate([q, k, v]) => {
+                let keys = self.projections[1].forward(x)?;
+                let values = self.projections[2].forward(x)?;
+                sink.tap_module(&self.place, q, &first);
+                sink.tap_module(&self.place, k, &keys);
+                sink.tap_module(&self.place, v, &values);
+                Ok([first, keys, values])
+            }
+            Inputs::Fused(all) | Inputs::FusedByHead(all) => {
+                sink.tap_module(&self.place, all, &first);
+                let [queries, keys] = [self.heads, self.kv_heads].map(|n| n * self.head_dim);
+                Ok([
+                    last(&first, [0, queries])?,
+                    last(&first, [queries, queries + keys])?,
+                    last(&first, [queries + keys, queries + 2 * keys])?,
+                ])
+            }
+        }
+    }
+
+    /// Queries (0) or keys (1), normed if the reference norms them at this place.
+    fn normed(
+        &self,
+        place: QkPlace,
+        which: usize,
+        x: Array,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        match &self.qk_norm {
+            Some((spec, norms)) if spec.place == place => {
+                let x = norms[which].forward(&x)?;
+                sink.tap_module(&self.place, spec.names[which], &x);
+                Ok(x)
+            }
+            _ => Ok(x),
+        }
+    }
+
+    /// Queries (0) or keys (1) with their positions, normed where that comes after.
+    fn turned(
+        &self,
+        which: usize,
+        x: Array,
+        at: Position,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let x = self.rope.forward(&x, at)?;
+        sink.tap_in(&self.place, ["q_rope", "k_rope"][which], &x);
+        self.normed(QkPlace::AfterRope, which, x, sink)
+    }
+}
+
+/// Columns from the first to before the second, a view.
+fn last(x: &Array, [start, stop]: [i32; 2]) -> Result<Array, EngineError> {
+    ops::slice_last(x, SliceAxis::range(start, stop))
+}
+
+/// A layer's position encoding; none where it has no positions.
+pub(in crate::model) fn new_rope(
+    config: Option<&RopeConfig>,
+    head_dim: usize,
+    fault: Option<Fault>,
+) -> Result<Rope, EngineError> {
+    let Some(config) = config else { return Ok(Rope::none()) };
+    let base = fault::rope_base(fault, config.base);
+    Rope::new(&RopeConfig { base, ..config.clone() }, config.rotated(head_dim))
+}
+
+/// The norms of queries and keys; under a fault, for after rope.
+fn qk_norms(
+    weights: &mut Weights,
+    place: &Place,
+    mut spec: QkNorm,
+    dims: &Dims,
+    fault: Option<Fault>,
+) -> Result<(QkNorm, [HeadNorm; 2]), EngineError> {
+    let heads = [dims.heads, dims.kv_heads];
+    let mut norm = |i: usize| {
+        HeadNorm::load(weights, &place.join(spec.names[i]), &spec, heads[i], dims, fault)
+    };
+    let norms = [norm(0)?, norm(1)?];
+    let by_head = matches!(spec.place, QkPlace::BeforeTranspose | QkPlace::AfterTranspose);
+    if by_head && fault::is(fault, Fault::QkNormAfterRope) {
+        spec.place = QkPlace::AfterRope;
+    }
+    Ok((spec, norms))
+}

@@ -1,0 +1,97 @@
+//! Feed-forward networks.
+
+use mlx_rs::Array;
+
+use super::spec::{Activation, MlpInputs, MlpSpec};
+use crate::error::EngineError;
+use crate::fault::{self, Fault};
+use crate::nn::Linear;
+use crate::ops::{self, SliceAxis};
+use crate::place::Place;
+use crate::taps::TapSink;
+use crate::weights::Weights;
+
+/// The network of a [`MlpSpec`].
+pub(in crate::model) struct Mlp {
+    place: Place,
+    spec: MlpSpec,
+    /// The projections in, in the order of [`MlpInputs`].
+    inputs: Vec<Linear>,
+    down: Linear,
+    fault: Option<Fault>,
+}
+
+impl Mlp {
+    /// The network at a place, on a stream `hidden` wide.
+    pub(in crate::model) fn load(
+        weights: &mut Weights,
+        place: &Place,
+        hidden: usize,
+        spec: &MlpSpec,
+        fault: Option<Fault>,
+    ) -> Result<Self, EngineError> {
+        let mut linear = |name: &str, shape| {
+            weights.linear(place.join(name).path(), shape, spec.bias)
+        };
+        let inputs = match spec.inputs {
+            MlpInputs::Gated { gate, up } => {
+                vec![linear(gate, [spec.width, hidden])?, linear(up, [spec.width, hidden])?]
+            }
+            MlpInputs::Fused(both) => vec![linear(both, [2 * spec.width, hidden])?],
+            MlpInputs::Plain(up) => vec![linear(up, [spec.width, hidden])?],
+        };
+        let down = linear(spec.down, [hidden, spec.width])?;
+        Ok(Self { place: place.clone(), spec: *spec, inputs, down, fault })
+    }
+
+    /// x `[.., hidden]` to the same.
+    pub(in crate::model) fn forward(&self, x: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
+        let first = self.inputs[0].forward(x)?;
+        let inner = match self.spec.inputs {
+            MlpInputs::Gated { gate, up } => {
+                let second = self.inputs[1].forward(x)?;
+                sink.tap_module(&self.place, gate, &first);
+                sink.tap_module(&self.place, up, &second);
+                self.gated(&first, &second)?
+            }
+            MlpInputs::Fused(both) => {
+                sink.tap_module(&self.place, both, &first);
+                let [gate, up] = halves(&first)?;
+                self.gated(&gate, &up)?
+            }
+            MlpInputs::Plain(up) => {
+                sink.tap_module(&self.place, up, &first);
+                self.spec.activation.apply(&first)?
+            }
+        };
+        sink.tap_in(&self.place, "act", &inner);
+        let out = self.down.forward(&inner)?;
+        sink.tap_module(&self.place, self.spec.down, &out);
+        Ok(out)
+    }
+
+    fn gated(&self, gate: &Array, up: &Array) -> Result<Array, EngineError> {
+        let swapped = fault::is(self.fault, Fault::SwappedGateUp);
+        let (gate, up) = if swapped { (up, gate) } else { (gate, up) };
+        ops::multiply(&self.spec.activation.apply(gate)?, up)
+    }
+}
+
+/// The two halves of the last axis, as views.
+fn halves(x: &Array) -> Result<[Array; 2], EngineError> {
+    let width = x.dim(-1);
+    let part = |start, stop| ops::slice_last(x, SliceAxis::range(start, stop));
+    Ok([part(0, width / 2)?, part(width / 2, width)?])
+}
+
+impl Activation {
+    /// The function on any shape, in x's dtype.
+    pub(super) fn apply(self, x: &Array) -> Result<Array, EngineError> {
+        match self {
+            Self::Silu => ops::silu(x),
+            Self::Gelu => ops::gelu(x),
+            Self::GeluApprox => ops::gelu_approx(x),
+            Self::Relu2 => ops::relu2(x),
+        }
+    }
+}

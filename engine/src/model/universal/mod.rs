@@ -1,0 +1,155 @@
+//! The network that runs any [`Spec`](spec::Spec).
+
+pub(super) mod archs;
+pub(super) mod attention;
+mod head;
+mod kernel;
+mod layer;
+pub(super) mod mlp;
+mod moe;
+mod norm;
+pub(super) mod spec;
+
+use mlx_rs::{Array, Dtype};
+
+use self::attention::Context;
+use self::head::OutputHead;
+use self::layer::Layer;
+use self::norm::Norm;
+use self::spec::{EmbedScale, QueryScale, Spec};
+use super::Network;
+use crate::cache::{KvCache, PlainCache, RotatingCache};
+use crate::config::{ConfigFile, Dims, LayerKind};
+use crate::error::EngineError;
+use crate::fault::{self, Fault};
+use crate::nn::Embedding;
+use crate::ops::{self, Mask};
+use crate::place::Place;
+use crate::taps::TapSink;
+use crate::weights::Weights;
+
+/// A decoder that a descriptor describes.
+pub(super) struct Universal {
+    embed_tokens: Embedding,
+    layers: Vec<Layer>,
+    norm: Norm,
+    head: OutputHead,
+    spec: Spec,
+    fault: Option<Fault>,
+}
+
+impl Universal {
+    /// Takes the tensors of a descriptor out of a checkpoint.
+    pub(super) fn load(
+        file: &ConfigFile,
+        spec: Spec,
+        weights: &mut Weights,
+        fault: Option<Fault>,
+    ) -> Result<Self, EngineError> {
+        let (dims, names) = (&spec.dims, &spec.names);
+        head::drop_unread(&spec, weights);
+        let place = |i: usize| Place::root(format!("{}.{i}", names.layers));
+        let layer = |(i, layer)| Layer::load(weights, &place(i), &spec, layer, fault);
+        let layers = spec.layers.iter().enumerate().map(layer).collect::<Result<_, _>>()?;
+        let embed_tokens = weights.embedding(names.embed, [dims.vocab_size, dims.hidden_size])?;
+        let norm = Place::root(names.norm);
+        Ok(Self {
+            layers,
+            norm: Norm::load(weights, &norm, spec.norm, dims.hidden_size, dims.eps, fault)?,
+            head: OutputHead::load(file, &spec, weights, embed_tokens.dtype(), fault)?,
+            embed_tokens,
+            spec,
+            fault,
+        })
+    }
+
+    fn embed(&self, ids: &Array) -> Result<Array, EngineError> {
+        let h = self.embed_tokens.forward(ids)?;
+        let dtype = h.dtype();
+        let (number, rounded) = match self.spec.embed_scale {
+            EmbedScale::None => return Ok(h),
+            EmbedScale::Number(number) => (number, ops::scalar(number, dtype)?),
+            EmbedScale::Bf16(number) => {
+                (number, ops::cast(&ops::scalar(number, Dtype::Bfloat16)?, dtype)?)
+            }
+        };
+        if fault::is(self.fault, Fault::EmbedScaleDtype) {
+            let wide = ops::cast(&h, Dtype::Float32)?;
+            let scaled = ops::multiply(&wide, &ops::scalar(number, Dtype::Float32)?)?;
+            return ops::cast(&scaled, dtype);
+        }
+        ops::multiply(&h, &rounded)
+    }
+
+    /// The masks of full and of sliding layers, each from the first cache of its kind.
+    fn masks(&self, count: i32, caches: &[KvCache]) -> Result<[Mask; 2], EngineError> {
+        let window = self.spec.window.map(|window| window as i32);
+        let mask = |kind, window| match self.layers.iter().position(|layer| layer.kind == kind) {
+            Some(layer) => caches[layer].mask(count, window),
+            None => Ok(Mask::Full),
+        };
+        Ok([mask(LayerKind::Full, None)?, mask(LayerKind::Sliding, window)?])
+    }
+}
+
+impl Network for Universal {
+    fn forward(
+        &self,
+        ids: &Array,
+        caches: &mut [KvCache],
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let mut h = self.embed(ids)?;
+        sink.tap("embed", &h);
+        let (count, dtype) = (h.dim(1), h.dtype());
+        let [full, sliding] = self.masks(count, caches)?;
+        let query_scale = self.spec.query_scale.map(|scale| scale.of(caches[0].offset(), count, dtype));
+        let query_scale = query_scale.transpose()?;
+        for (i, (layer, cache)) in self.layers.iter().zip(caches).enumerate() {
+            sink.enter(Some(i));
+            let mask = if layer.kind == LayerKind::Full { &full } else { &sliding };
+            let context = Context { mask, query_scale: query_scale.as_ref(), cache };
+            h = layer.forward(&h, context, sink)?;
+        }
+        sink.enter(None);
+        let h = self.norm.forward(&h)?;
+        sink.tap("norm", &h);
+        self.head.forward(&h, &self.embed_tokens, sink)
+    }
+
+    fn new_caches(&self) -> Vec<KvCache> {
+        let cache = |layer: &Layer| match (layer.kind, self.spec.window) {
+            (LayerKind::Sliding, Some(window)) => {
+                KvCache::Rotating(RotatingCache::new(window as i32, 0))
+            }
+            _ => KvCache::Plain(PlainCache::new()),
+        };
+        self.layers.iter().map(cache).collect()
+    }
+
+    fn length_limit(&self) -> Option<i32> {
+        self.layers.iter().find_map(|layer| layer.attention.length_limit())
+    }
+
+    fn dims(&self) -> &Dims {
+        &self.spec.dims
+    }
+
+    fn dtype(&self) -> Dtype {
+        self.embed_tokens.dtype()
+    }
+}
+
+impl QueryScale {
+    /// The factors `[count, 1]` of positions from `offset` on.
+    fn of(self, offset: i32, count: i32, dtype: Dtype) -> Result<Array, EngineError> {
+        let number = |value: f64| ops::scalar(value, Dtype::Float32);
+        let positions = ops::add(&ops::arange(0, count)?, &Array::from_int(offset))?;
+        let positions = ops::cast(&positions, Dtype::Float32)?;
+        // `mx.floor_divide` of floats is the reference's floor of a quotient.
+        let times = ops::floor_divide(&positions, &number(self.original as f64)?)?;
+        let growth = ops::log(&ops::add(&number(1.0)?, &times)?)?;
+        let factors = ops::add(&number(1.0)?, &ops::multiply(&number(self.beta)?, &growth)?)?;
+        ops::cast(&ops::expand_dims(&factors, 1)?, dtype)
+    }
+}
