@@ -119,9 +119,7 @@ impl Weights {
         bias: bool,
     ) -> Result<Linear, EngineError> {
         let weight = self.weight(path, [outputs, inputs])?;
-        let bias = bias
-            .then(|| self.floats(&format!("{path}.bias"), &[outputs]))
-            .transpose()?;
+        let bias = bias.then(|| self.floats(&format!("{path}.bias"), &[outputs])).transpose()?;
         Ok(Linear::new(weight, bias))
     }
 

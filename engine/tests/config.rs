@@ -4,11 +4,9 @@
 mod common;
 
 use common::Folder;
-use mlx_parity_engine::EngineError;
-use mlx_parity_engine::config::{
-    ConfigFile, DenseConfig, Gemma3TextConfig, LayerKind, Override, Quantization, RopeConfig,
-};
+use mlx_parity_engine::config::{ConfigFile, Override, Quantization};
 use mlx_parity_engine::ops::Affine;
+use mlx_parity_engine::{EngineError, check_config};
 use mlx_parity_tensor::Dtype;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -22,11 +20,7 @@ fn file(config: &Value) -> (tempfile::TempDir, ConfigFile) {
 
 fn read(config: &Value) -> Result<(), EngineError> {
     let (_dir, file) = file(config);
-    match config["model_type"].as_str().expect("a type") {
-        "llama" => DenseConfig::read_llama(&file).map(drop),
-        "qwen3" => DenseConfig::read_qwen3(&file).map(drop),
-        _ => Gemma3TextConfig::read(&file).map(drop),
-    }?;
+    check_config(&file)?;
     Quantization::read(&file).map(drop)
 }
 
@@ -156,24 +150,6 @@ fn a_folder_without_a_config_is_named() {
     let error = ConfigFile::read(dir.path()).expect_err("nothing there");
     assert!(matches!(error, EngineError::Io { .. }), "{error}");
     assert!(error.to_string().contains("config.json"));
-}
-
-#[test]
-fn defaults_are_those_of_the_reference() {
-    let mut config = base("llama");
-    let object = config.as_object_mut().expect("an object");
-    for key in ["tie_word_embeddings", "num_key_value_heads", "head_dim"] {
-        object.remove(key);
-    }
-    let (_dir, file) = file(&config);
-    let config = DenseConfig::read_llama(&file).expect("a good config");
-    assert!(config.tied);
-    assert_eq!((config.dims.kv_heads, config.dims.head_dim), (4, 16));
-    assert_eq!(
-        config.rope,
-        RopeConfig { max_positions: config.dims.max_positions, ..RopeConfig::plain(1e4) }
-    );
-    assert_eq!(config.layers, [LayerKind::Full, LayerKind::Full]);
 }
 
 #[test]

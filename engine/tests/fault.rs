@@ -37,15 +37,19 @@ fn every_name_parses_in_debug_builds_only() {
 fn a_release_build_loads_no_fault() {
     on_mlx_thread(|| {
         let dir = Folder::llama(Dtype::F32).write();
-        let error = Model::load(dir.path(), &LoadOptions { fault: Some(Fault::RopeBase) });
+        let error = Model::load(dir.path(), &faulty(Some(Fault::RopeBase)));
         assert!(matches!(error, Err(EngineError::FaultsCompiledOut { .. })));
     });
+}
+
+fn faulty(fault: Option<Fault>) -> LoadOptions {
+    LoadOptions { fault, ..LoadOptions::default() }
 }
 
 const IDS: [u32; 14] = [3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 9, 32, 38, 4];
 
 fn logits(folder: &Folder, fault: Option<Fault>) -> [HostTensor; 2] {
-    let model = Model::load(folder.write().path(), &LoadOptions { fault }).expect("a model");
+    let model = Model::load(folder.write().path(), &faulty(fault)).expect("a model");
     let mut decoder = Decoder::new(&model, 100);
     let prefill = decoder.prefill(&IDS[..12]).expect("a prefill");
     decoder.step(IDS[12]).expect("a step");
@@ -96,7 +100,7 @@ fn child() {
     on_mlx_thread(move || {
         let fault = Some(Fault::parse(&name).expect("a debug build"));
         let dir = Folder::llama(Dtype::F32).write();
-        let model = Model::load(dir.path(), &LoadOptions { fault }).expect("a model");
+        let model = Model::load(dir.path(), &faulty(fault)).expect("a model");
         let mut decoder = Decoder::new(&model, 4);
         decoder.prefill(&IDS[..3]).expect("a prefill");
         for step in 1..=3 {

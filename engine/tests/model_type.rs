@@ -4,16 +4,15 @@
 mod common;
 
 use common::{Folder, on_mlx_thread};
-use mlx_parity_engine::{EngineError, supported_model_types};
+use mlx_parity_engine::{EngineError, Rung, supported_model_types};
 use mlx_parity_tensor::Dtype;
 use rstest::rstest;
 use serde_json::json;
 
 #[rstest]
-#[case::remapped("mistral", Some("llama"))]
-#[case::remapped_elsewhere("kimi_k2", Some("deepseek_v3"))]
+#[case::remapped("kimi_k2", Some("deepseek_v3"))]
+#[case::remapped_elsewhere("llava", Some("mistral3"))]
 #[case::unknown("no_such_model", None)]
-#[case::known_to_mlx_lm_only("mixtral", None)]
 fn an_unknown_type_names_itself_its_remap_and_what_is_supported(
     #[case] model_type: &'static str,
     #[case] wanted: Option<&'static str>,
@@ -71,5 +70,17 @@ fn a_model_says_what_it_is(
         assert_eq!(model.architecture(), architecture);
         assert_eq!(model.dtype(), dtype);
         assert_eq!((model.vocab_size(), model.num_layers()), (common::VOCAB, 2));
+    });
+}
+
+#[rstest]
+fn a_type_that_mlx_lm_remaps_runs_as_its_target(
+    #[values("mistral", "iquestcoder", "xverse")] model_type: &'static str,
+) {
+    on_mlx_thread(move || {
+        let mut folder = Folder::llama(Dtype::F32);
+        folder.config["model_type"] = json!(model_type);
+        let model = folder.load().expect("it runs as llama");
+        assert_eq!((model.architecture(), model.rung()), ("llama", Rung::Universal));
     });
 }

@@ -163,7 +163,10 @@ fn each_fault_of_the_caches_shows_after_a_trim_and_only_there(
             [Folder::llama(Dtype::F32), Folder::qwen3(Dtype::F32), Folder::gemma3_text(Dtype::F32)]
         {
             let answer = |fault, trim: bool| {
-                let model = Model::load(folder.write().path(), &LoadOptions { fault });
+                let model = Model::load(
+                    folder.write().path(),
+                    &LoadOptions { fault, ..LoadOptions::default() },
+                );
                 let model = model.expect("a model");
                 let mut decoder = Decoder::new(&model, 1);
                 decoder.prefill(&IDS[..4]).expect("a prefill");

@@ -42,8 +42,8 @@ pub(crate) fn layer_kinds(
         return Err(file.unsupported("layer_types", "all `sliding_attention`", wanted));
     }
     if kinds.contains(&LayerKind::Sliding) {
-        let window = window
-            .ok_or_else(|| file.error("`sliding_window` is missing, but layers slide"))?;
+        let window =
+            window.ok_or_else(|| file.error("`sliding_window` is missing, but layers slide"))?;
         if window == 0 || i32::try_from(window).is_err() {
             return Err(file.unsupported("sliding_window", window, "1 to 2147483647"));
         }

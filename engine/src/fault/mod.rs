@@ -158,11 +158,7 @@ pub(crate) fn softcap(fault: Option<Fault>, cap: f64) -> f64 {
 
 /// The rope base under a fault.
 pub(crate) fn rope_base(fault: Option<Fault>, base: f64) -> f64 {
-    if is(fault, Fault::RopeBase) {
-        base * (1.0 + 1e-3)
-    } else {
-        base
-    }
+    if is(fault, Fault::RopeBase) { base * (1.0 + 1e-3) } else { base }
 }
 
 /// The positions that a trim forgets under a fault, of those it was asked to.

@@ -95,7 +95,7 @@ fn replay(
         emit(timed.row(job, next(), &bit_exact(&got.view(), &want.view())));
     }
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
-    let loaded = Timed::call(|| Model::load(&files.model, &LoadOptions { fault }))?;
+    let loaded = Timed::call(|| Model::load(&files.model, &LoadOptions { fault, ..LoadOptions::default() }))?;
     let mut decoder = Decoder::new(&loaded.value, replay.prefill_step);
     let timed = loaded.then(|| decoder.prefill(&golden.manifest.prompt))?;
     emit(timed.row(job, next(), &bit_exact(&timed.value.view(), &prefill.view())));
@@ -133,7 +133,7 @@ fn tapped(job: &Job, step: usize) -> Result<Vec<(String, HostTensor)>, Stop> {
     let (replay, files) = parts(job)?;
     let golden = Golden::open(&files.golden)?;
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
-    let model = Model::load(&files.model, &LoadOptions { fault })?;
+    let model = Model::load(&files.model, &LoadOptions { fault, ..LoadOptions::default() })?;
     let mut decoder = Decoder::new(&model, replay.prefill_step);
     let watch = |at: usize| if at == step { Taps::All } else { Taps::Off };
     decoder.set_taps(watch(0));

@@ -56,7 +56,9 @@ impl Attention {
             weights.linear(place.join(name).path(), [rows, hidden], spec.input_bias)
         };
         let projections = match spec.inputs {
-            Inputs::Separate([q, k, v]) => vec![input(q, queries)?, input(k, keys)?, input(v, keys)?],
+            Inputs::Separate([q, k, v]) => {
+                vec![input(q, queries)?, input(k, keys)?, input(v, keys)?]
+            }
             Inputs::Fused(all) | Inputs::FusedByHead(all) => vec![input(all, queries + 2 * keys)?],
         };
         let output = place.join(spec.output);

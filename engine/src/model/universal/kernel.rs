@@ -65,7 +65,8 @@ fn softcapped(
     if late {
         scores = times(&scores, scale)?;
     }
-    if let Some(allowed) = explicit(&fault::mask(fault, mask, [count, seen, newest])?, count, seen)? {
+    if let Some(allowed) = explicit(&fault::mask(fault, mask, [count, seen, newest])?, count, seen)?
+    {
         scores = ops::select(&allowed, &scores, &ops::scalar(lowest(dtype), dtype)?)?;
     }
     let mixed = ops::matmul(&fault::softmax(fault, &scores)?, &values)?;

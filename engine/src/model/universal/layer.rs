@@ -68,7 +68,13 @@ impl Layer {
             attention: Attention::load(weights, place, &layer.attention, dims, fault)?,
             after_attention,
             before_mlp,
-            mlp: FeedForwardBlock::load(weights, &mlp, dims.hidden_size, &layer.feed_forward, fault)?,
+            mlp: FeedForwardBlock::load(
+                weights,
+                &mlp,
+                dims.hidden_size,
+                &layer.feed_forward,
+                fault,
+            )?,
             after_mlp,
         })
     }

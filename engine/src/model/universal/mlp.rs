@@ -30,9 +30,8 @@ impl Mlp {
         spec: &MlpSpec,
         fault: Option<Fault>,
     ) -> Result<Self, EngineError> {
-        let mut linear = |name: &str, shape| {
-            weights.linear(place.join(name).path(), shape, spec.bias)
-        };
+        let mut linear =
+            |name: &str, shape| weights.linear(place.join(name).path(), shape, spec.bias);
         let inputs = match spec.inputs {
             MlpInputs::Gated { gate, up } => {
                 vec![linear(gate, [spec.width, hidden])?, linear(up, [spec.width, hidden])?]

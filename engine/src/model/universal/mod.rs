@@ -103,7 +103,8 @@ impl Network for Universal {
         sink.tap("embed", &h);
         let (count, dtype) = (h.dim(1), h.dtype());
         let [full, sliding] = self.masks(count, caches)?;
-        let query_scale = self.spec.query_scale.map(|scale| scale.of(caches[0].offset(), count, dtype));
+        let query_scale =
+            self.spec.query_scale.map(|scale| scale.of(caches[0].offset(), count, dtype));
         let query_scale = query_scale.transpose()?;
         for (i, (layer, cache)) in self.layers.iter().zip(caches).enumerate() {
             sink.enter(Some(i));

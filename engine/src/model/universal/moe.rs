@@ -2,9 +2,9 @@
 
 use mlx_rs::Array;
 
-use crate::place::Place;
 use crate::error::EngineError;
 use crate::fault::Fault;
+use crate::place::Place;
 use crate::taps::TapSink;
 use crate::weights::Weights;
 

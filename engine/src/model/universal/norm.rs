@@ -31,9 +31,8 @@ impl Norm {
         let path = place.path();
         let weight = weights.floats(&format!("{path}.weight"), &[width])?;
         let has_bias = matches!(kind, NormKind::Layer { bias: true } | NormKind::LayerOnePlus);
-        let bias = has_bias
-            .then(|| weights.floats(&format!("{path}.bias"), &[width]))
-            .transpose()?;
+        let bias =
+            has_bias.then(|| weights.floats(&format!("{path}.bias"), &[width])).transpose()?;
         let forgotten = fault::is(fault, Fault::ForgottenOnePlus);
         Ok(match kind {
             NormKind::RmsOnePlus if !forgotten => Self::Rms(RmsNorm::one_plus(&weight, eps)?),
@@ -59,7 +58,10 @@ impl Norm {
 pub(super) enum HeadNorm {
     Shared(Norm),
     /// `weight * layer_norm(x)`, with a row of the weight `[heads, head_dim]` for each head.
-    ByHead { weight: Array, eps: f32 },
+    ByHead {
+        weight: Array,
+        eps: f32,
+    },
 }
 
 impl HeadNorm {

@@ -108,7 +108,7 @@ pub fn run(job: &Job, emit: &mut dyn FnMut(Row)) {
 fn bench<'a>(job: &'a Job, case: &MetaCase) -> Result<Bench<'a>, MetaError> {
     let dir = job.model.as_deref().ok_or(MetaError::NoModel)?;
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
-    let options = LoadOptions { fault };
+    let options = LoadOptions { fault, ..LoadOptions::default() };
     let model = Model::load(dir, &options)?;
     let ids = match &case.prompt {
         Prompt::Ids(ids) => ids.clone(),

@@ -119,14 +119,22 @@ impl Wire {
     /// Every `sliding_window_pattern`-th layer sees everything.
     fn kind(&self, layer: usize) -> LayerKind {
         let last = self.sliding_window_pattern - 1;
-        if layer % self.sliding_window_pattern == last { LayerKind::Full } else { LayerKind::Sliding }
+        if layer % self.sliding_window_pattern == last {
+            LayerKind::Full
+        } else {
+            LayerKind::Sliding
+        }
     }
 }
 
 fn check(file: &ConfigFile, wire: &Wire, layers: usize) -> Result<(), EngineError> {
     if !(1..=layers).contains(&wire.sliding_window_pattern) {
         let wanted = format!("1 to num_hidden_layers = {layers}");
-        return Err(file.unsupported("sliding_window_pattern", wire.sliding_window_pattern, wanted));
+        return Err(file.unsupported(
+            "sliding_window_pattern",
+            wire.sliding_window_pattern,
+            wanted,
+        ));
     }
     if wire.sliding_window == 0 || i32::try_from(wire.sliding_window).is_err() {
         return Err(file.unsupported("sliding_window", wire.sliding_window, "1 to 2147483647"));

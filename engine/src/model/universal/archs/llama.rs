@@ -54,20 +54,14 @@ pub(super) fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
         output_bias: wire.attention_bias,
         ..AttentionSpec::new(&dims, rope)
     };
-    let mlp = MlpSpec {
-        bias: wire.mlp_bias,
-        ..MlpSpec::gated(dims.intermediate_size, Activation::Silu)
-    };
+    let mlp =
+        MlpSpec { bias: wire.mlp_bias, ..MlpSpec::gated(dims.intermediate_size, Activation::Silu) };
     let layer = LayerSpec::new(Block::PRE, attention, FeedForward::Dense(mlp));
     let kinds = kinds(file, &wire, dims.num_layers)?;
     let layers = kinds.into_iter().map(|kind| LayerSpec { kind, ..layer.clone() }).collect();
     let tied = wire.tie_word_embeddings;
     let drops = if tied { vec![Drop::INV_FREQ, Drop::HEAD] } else { vec![Drop::INV_FREQ] };
-    Ok(Spec {
-        window: wire.sliding_window,
-        drops,
-        ..Spec::new(dims, layers, Head::tied_if(tied))
-    })
+    Ok(Spec { window: wire.sliding_window, drops, ..Spec::new(dims, layers, Head::tied_if(tied)) })
 }
 
 fn rope(

@@ -9,9 +9,7 @@ pub(super) fn yes() -> bool {
 }
 
 /// The keys of the extents and of an architecture's own wire form.
-pub(super) fn all_keys<'de, T: serde::Deserialize<'de>>(
-    extents: &Extents,
-) -> Vec<&'static str> {
+pub(super) fn all_keys<'de, T: serde::Deserialize<'de>>(extents: &Extents) -> Vec<&'static str> {
     [extents.keys(), keys_of::<T>().to_vec()].concat()
 }
 
