@@ -95,7 +95,9 @@ fn replay(
         emit(timed.row(job, next(), &bit_exact(&got.view(), &want.view())));
     }
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
-    let loaded = Timed::call(|| Model::load(&files.model, &LoadOptions { fault, ..LoadOptions::default() }))?;
+    let loaded = Timed::call(|| {
+        Model::load(&files.model, &LoadOptions { fault, ..LoadOptions::default() })
+    })?;
     let mut decoder = Decoder::new(&loaded.value, replay.prefill_step);
     let timed = loaded.then(|| decoder.prefill(&golden.manifest.prompt))?;
     emit(timed.row(job, next(), &bit_exact(&timed.value.view(), &prefill.view())));

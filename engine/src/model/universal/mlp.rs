@@ -44,7 +44,11 @@ impl Mlp {
     }
 
     /// x `[.., hidden]` to the same.
-    pub(in crate::model) fn forward(&self, x: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
+    pub(in crate::model) fn forward(
+        &self,
+        x: &Array,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
         let first = self.inputs[0].forward(x)?;
         let inner = match self.spec.inputs {
             MlpInputs::Gated { gate, up } => {
