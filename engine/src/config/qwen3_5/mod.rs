@@ -101,7 +101,7 @@ impl Qwen35Config {
             max_positions: Some(wire.max_position_embeddings),
             eps: wire.rms_norm_eps,
         }
-        .checked(file, "rms_norm_eps")?;
+        .checked(file)?;
         let config = Self {
             linear: linear(file, &wire)?,
             interval: wire.full_attention_interval,

@@ -215,7 +215,7 @@ impl Network for DiffusionGemma {
         _caches: &mut [KvCache],
         _sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        Err(EngineError::NotAutoregressive { model_type: MODEL_TYPE })
+        Err(EngineError::NotAutoregressive { model_type: ROW.model_type })
     }
 
     fn new_caches(&self) -> Vec<KvCache> {
