@@ -3,8 +3,9 @@
 Every module's call is recorded under its path in the model and then given the engine's name for it
 (`engine/src/taps.rs`): `layers.0.self_attn.q_proj` becomes `layers.0.self_attn.q`. Rope, called for
 queries and then for keys, gives `q_rope` and `k_rope` (the other way round in `KEYS_FIRST`);
-attention goes through a function, not a module, so that function is recorded as `self_attn.sdpa`. Of
-a module that returns several values the first counts.
+attention and the recurrence of a gated delta net go through functions, not modules, so those are
+recorded under the module that calls them (`FUNCTIONS`). Of a module that returns several values the
+first counts.
 """
 
 import functools
@@ -22,6 +23,13 @@ SPOKEN = [
 
 # Modules of mlx-lm that rope keys before queries.
 KEYS_FIRST = ("mlx_lm.models.gemma4_text",)
+
+# Functions that layers call: names of their first arguments, and of what they return.
+FUNCTIONS = {
+    "scaled_dot_product_attention": ((), ("sdpa",)),
+    "gated_delta_update": (("q", "k", "v"), ("delta", "memory")),
+    "compute_g": ((), ("g",)),
+}
 
 
 def spoken(name):
@@ -56,9 +64,10 @@ class Taps:
         self.classes = {type(module) for _, module in model.named_modules()}
         spaces = {cls.__module__ for cls in self.classes}
         self.keys_first = any(space in KEYS_FIRST for space in spaces)
-        # The modules whose global `scaled_dot_product_attention` the layers call.
+        # The modules whose global functions the layers call.
         self.namespaces = [namespace] if namespace else [
-            sys.modules[space] for space in sorted(spaces) if space.startswith("mlx_lm.models.")]
+            sys.modules[space] for space in sorted(spaces | {"mlx_lm.models.gated_delta"})
+            if space.startswith("mlx_lm.models.") and space in sys.modules]
         self.undo = []
         self.stack = []
         self.tensors = {}
@@ -68,9 +77,10 @@ class Taps:
             if "__call__" in cls.__dict__:
                 self._patch(cls, "__call__", self._module_call(cls.__call__))
         for space in self.namespaces:
-            sdpa = getattr(space, "scaled_dot_product_attention", None)
-            if sdpa is not None:
-                self._patch(space, "scaled_dot_product_attention", self._sdpa_call(sdpa))
+            for name, (arguments, results) in FUNCTIONS.items():
+                function = getattr(space, name, None)
+                if function is not None:
+                    self._patch(space, name, self._function_call(function, arguments, results))
 
     def stop(self):
         """Restores the model and returns the intermediates by name, evaluated."""
@@ -118,11 +128,16 @@ class Taps:
 
         return call
 
-    def _sdpa_call(self, original):
+    def _function_call(self, original, arguments, results):
         @functools.wraps(original)
         def call(*args, **kwargs):
+            at = self.stack[-1] if self.stack else "model"
+            for name, value in zip(arguments, args):
+                self._record(f"{at}.{name}", value)
             value = original(*args, **kwargs)
-            self._record(f"{self.stack[-1] if self.stack else 'model'}.sdpa", value)
+            values = value if isinstance(value, tuple) else (value,)
+            for name, part in zip(results, values):
+                self._record(f"{at}.{name}", part)
             return value
 
         return call

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use wire::{WireText, WireWrapper};
 
 use super::keys::keys_of;
+use super::quantization::KEYS as QUANTIZATION_KEYS;
 use super::{ConfigFile, Dims, RopeConfig};
 use crate::error::EngineError;
 
@@ -81,7 +82,11 @@ impl Qwen35Config {
             return Self::read_text(file);
         }
         let wrapper: WireWrapper = file.wire()?;
-        let config = Self::read_text(&file.section("text_config")?)?;
+        let text = file.section("text_config")?;
+        if let Some(key) = QUANTIZATION_KEYS.iter().find(|key| text.get(key).is_some()) {
+            return Err(text.unsupported(key, "there", "beside `text_config`, not in it"));
+        }
+        let config = Self::read_text(&text)?;
         file.only("tie_word_embeddings", wrapper.tie_word_embeddings.as_ref(), &[config.tied])?;
         Ok(config)
     }
