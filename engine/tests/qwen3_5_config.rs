@@ -116,6 +116,10 @@ fn rope_keys_beside_empty_parameters_count() {
 #[case::other_share("partial_rotary_factor", json!(0.25))]
 #[case::other_scaling("rope_scaling", json!({"type": "linear", "factor": 2.0}))]
 #[case::share_of_a_share("rope_parameters", json!({"type": "proportional"}))]
+#[case::long("rope_parameters", json!({
+    "type": "longrope", "short_factor": 1.0, "long_factor": 2.0,
+    "original_max_position_embeddings": 256,
+}))]
 #[case::odd_share("rope_parameters", json!({"partial_rotary_factor": 0.1}))]
 #[case::rope_is_a_word("rope_parameters", json!("default"))]
 #[case::other_type("model_type", json!("qwen3_next"))]

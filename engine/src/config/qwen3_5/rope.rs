@@ -27,7 +27,7 @@ pub(super) fn read(
         Some(Value::Object(object)) => Some(object),
         Some(other) => return Err(file.unsupported("rope_parameters", other, "an object or null")),
     };
-    let rope = if let Some(object) = object {
+    let (name, rope) = if let Some(object) = object {
         let number = |key: &str| object.get(key).and_then(Value::as_f64);
         let theta = number("rope_theta").unwrap_or(THETA);
         let partial = number("partial_rotary_factor").unwrap_or(PARTIAL);
@@ -35,26 +35,42 @@ pub(super) fn read(
         file.only("partial_rotary_factor", wire.partial_rotary_factor.as_ref(), &[partial])?;
         let same: Vec<Value> = wire.rope_parameters.iter().cloned().collect();
         file.only("rope_scaling", wire.rope_scaling.as_ref(), &same)?;
-        one(file, wire, theta, partial, ("rope_parameters", wire.rope_parameters.as_ref()))?
+        let object = ("rope_parameters", wire.rope_parameters.as_ref());
+        ("rope_parameters", one(file, wire, theta, partial, object)?)
     } else {
         let theta = wire.rope_theta.unwrap_or(THETA);
         let partial = wire.partial_rotary_factor.unwrap_or(PARTIAL);
-        one(file, wire, theta, partial, ("rope_scaling", wire.rope_scaling.as_ref()))?
+        let object = ("rope_scaling", wire.rope_scaling.as_ref());
+        ("rope_scaling", one(file, wire, theta, partial, object)?)
     };
-    if let RopeScaling::Proportional(_) = rope.scaling {
+    check(file, name, &rope, head_dim)?;
+    Ok(rope)
+}
+
+/// Refuses what the network cannot do, or the reference does otherwise than its authors meant.
+fn check(
+    file: &ConfigFile,
+    name: &str,
+    rope: &RopeConfig,
+    head_dim: usize,
+) -> Result<(), EngineError> {
+    let refused = match rope.scaling {
         // The reference would take the share of a share.
-        return Err(file.unsupported(
-            "rope_parameters.rope_type",
-            "`proportional`",
-            "another type",
-        ));
+        RopeScaling::Proportional(_) => Some("`proportional`"),
+        // What a memory took in cannot be rotated anew where the factors change.
+        RopeScaling::LongRope(_) => Some("`longrope`"),
+        _ => None,
+    };
+    if let Some(kind) = refused {
+        return Err(file.unsupported(&format!("{name}.rope_type"), kind, "another type"));
     }
     let rotated = rope.rotated(head_dim);
     if rotated == 0 || !rotated.is_multiple_of(2) {
-        let found = format!("{rotated} of {head_dim} values");
-        return Err(file.unsupported("partial_rotary_factor", found, "an even number above 0"));
+        let found = format!("{} of {head_dim} values", rope.partial_rotary_factor);
+        let key = format!("{name}.partial_rotary_factor");
+        return Err(file.unsupported(&key, found, "an even number of them, above 0"));
     }
-    Ok(rope)
+    Ok(())
 }
 
 fn one(

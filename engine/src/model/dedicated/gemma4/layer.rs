@@ -10,9 +10,9 @@ use crate::error::EngineError;
 use crate::fault::{self, Fault};
 use crate::model::universal::mlp::Mlp;
 use crate::model::universal::spec::{Activation, MlpSpec};
-use crate::place::Place;
 use crate::nn::RmsNorm;
 use crate::ops::{self, Mask};
+use crate::place::Place;
 use crate::taps::TapSink;
 use crate::weights::Weights;
 

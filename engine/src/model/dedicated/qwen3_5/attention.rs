@@ -4,9 +4,10 @@
 use mlx_rs::Array;
 
 use crate::cache::KvCache;
-use crate::config::{Qwen35Config, RopeConfig};
+use crate::config::Qwen35Config;
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
+use crate::model::universal::attention::new_rope;
 use crate::nn::{Linear, RmsNorm, Rope};
 use crate::ops::{self, Mask, SliceAxis};
 use crate::taps::TapSink;
@@ -49,7 +50,7 @@ impl Attention {
             o_proj: linear("o_proj", hidden, queries)?,
             q_norm: norm(weights, &format!("{path}.q_norm"), dims.head_dim, dims.eps)?,
             k_norm: norm(weights, &format!("{path}.k_norm"), dims.head_dim, dims.eps)?,
-            rope: rope(config, fault)?,
+            rope: new_rope(Some(&config.rope), dims.head_dim, fault)?,
             heads: dims.heads as i32,
             kv_heads: dims.kv_heads as i32,
             scale: (dims.head_dim as f64).powf(-0.5) as f32,
@@ -66,8 +67,9 @@ impl Attention {
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
         let [queries, keys, values, gate] = self.heads_of(x, sink)?;
-        let queries = self.rope.forward(&queries, cache.offset())?;
-        let keys = self.rope.forward(&keys, cache.offset())?;
+        let at = cache.position();
+        let queries = self.rope.forward(&queries, at)?;
+        let keys = self.rope.forward(&keys, at)?;
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
 
@@ -110,10 +112,4 @@ impl Attention {
         sink.tap("self_attn.k_norm", &keys);
         Ok([turn(&queries)?, turn(&keys)?, turn(&split(&values)?)?, gate])
     }
-}
-
-fn rope(config: &Qwen35Config, fault: Option<Fault>) -> Result<Rope, EngineError> {
-    let base = fault::rope_base(fault, config.rope.base);
-    let rotated = config.rope.rotated(config.dims.head_dim);
-    Rope::new(&RopeConfig { base, ..config.rope.clone() }, rotated)
 }
