@@ -202,7 +202,36 @@ mod tests {
         assert_ne!(case.digest(), longer.digest());
     }
 
+    const LANES: &str = r#"
+        [[case]]
+        name = "window"
+        model = "tiny"
+        lanes = ["f32", "4bit"]
+        not-frozen = { bf16 = "the reference throws" }
+        prompt = { drawn = { seed = 1, count = 4 } }
+        decode = 1
+        why = "example"
+    "#;
+
+    #[test]
+    fn lanes_are_cases_of_their_own() {
+        let cases = load(LANES).unwrap();
+        let found: Vec<_> = cases.iter().map(|case| case.id.as_str()).collect();
+        assert_eq!(found, ["l1/tiny/f32/window", "l1/tiny/bf16/window", "l1/tiny/4bit/window"]);
+        let replays: Vec<_> = cases.iter().filter_map(Case::replay).collect();
+        assert_eq!(replays[2].model, "tiny-4bit");
+        assert_eq!(replays[0].prompt, Prompt::Ids(vec![184, 82, 232, 65]));
+        assert_eq!(replays[1].not_frozen.as_deref(), Some("the reference throws"));
+        assert_eq!([&replays[0].not_frozen, &replays[2].not_frozen], [&None, &None]);
+    }
+
     #[rstest::rstest]
+    #[case::lane_forgotten(&LANES.replace("\"f32\", ", ""), "lane f32 must be in `lanes`")]
+    #[case::lane_twice(&LANES.replace("\"4bit\"]", "\"4bit\", \"bf16\"]"), "lane bf16 must be in")]
+    #[case::lane_without_reason(&LANES.replace("the reference throws", " "), "with a reason")]
+    #[case::unknown_lane(&LANES.replace("\"f32\"", "\"f16\""), "unknown variant `f16`")]
+    #[case::no_vocabulary(&LANES.replace("count = 4", "count = 4, vocabulary = 0"), "nonzero")]
+    #[case::no_ids(&LANES.replace("count = 4", "count = 0"), "the prompt is empty")]
     #[case::unknown_key(&GOOD.replace("why =", "wy ="), "unknown field `wy`")]
     #[case::empty_prompt(&GOOD.replace("[1, 2, 3]", "[]"), "the prompt is empty")]
     #[case::two_prompts(&GOOD.replace("ids = [1, 2, 3]", "ids = [1], text = 'x'"), "prompt")]

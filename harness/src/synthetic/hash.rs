@@ -35,3 +35,24 @@ impl Stream {
         mix(self.0.wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_finaliser_is_that_of_splitmix64() {
+        // The first output of the published generator for seed 1234567.
+        assert_eq!(mix(1_234_567_u64.wrapping_add(GOLDEN)), 6_457_827_717_110_365_317);
+    }
+
+    // From a Python of the doc comments' words, with integers that do not end at 64 bits.
+    #[rstest::rstest]
+    #[case("model.norm.weight", 0, 0xa3b3_8eef_3a0d_2caf)]
+    #[case("model.norm.weight", 1, 0x6cbd_a849_02f2_1fff)]
+    #[case("model.norm.weight", 1 << 40, 0x69c7_541a_3d75_03df)]
+    #[case("", 0, 0x75a8_51f5_8a8e_751e)]
+    fn draws_are_these(#[case] name: &str, #[case] index: u64, #[case] wanted: u64) {
+        assert_eq!(Stream::named(name).draw(index), wanted);
+    }
+}

@@ -220,3 +220,76 @@ fn validate(path: &Path, wire: WireTensor) -> Result<Entry, SyntheticError> {
     let WireTensor { name, shape, init, keep_f32, .. } = wire;
     Ok(Entry { name, shape, init, keep_f32, packed, packed_in_bf16 })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = r#"{ "model_type": "toy", "hidden_size": 64 }"#;
+
+    fn load(config: &str, tensors: &str) -> Result<Inventory, SyntheticError> {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(config_file(dir.path()), config).unwrap();
+        fs::write(tensors_file(dir.path()), tensors).unwrap();
+        Inventory::load(dir.path())
+    }
+
+    fn file(tensor: &str) -> String {
+        let digest = digest::of_bytes(CONFIG.as_bytes());
+        format!(
+            r#"{{ "schema": 1, "config": "{digest}", "tensors": [{tensor}],
+                 "digests": {{ "f32": "a", "bf16": "b", "4bit": "c" }} }}"#
+        )
+    }
+
+    const EXPERT: &str = r#"{ "name": "e.weight", "shape": [2, 64, 64], "init": "linear",
+        "quantize": { "bits": 8, "group_size": 64 },
+        "pack_in_bf16": { "bits": 8, "group_size": 32 } }"#;
+    const LINEAR: &str = r#"{ "name": "l.weight", "shape": [64, 64], "init": "linear",
+        "quantize": { "bits": 4, "group_size": 32 } }"#;
+
+    #[test]
+    fn a_lane_adds_the_packing_mlx_lm_would_write() {
+        let inventory = load(CONFIG, &file(&[LINEAR, EXPERT].join(","))).unwrap();
+        assert_eq!(inventory.config_of(Lane::F32)["quantization"], Value::Null);
+        let wanted = serde_json::json!({ "group_size": 32, "bits": 8, "mode": "affine" });
+        assert_eq!(inventory.config_of(Lane::Bf16)["quantization"], wanted);
+        let wanted = serde_json::json!({
+            "group_size": 32, "bits": 4, "mode": "affine", "e": { "group_size": 64, "bits": 8 }
+        });
+        assert_eq!(inventory.config_of(Lane::FourBit)["quantization"], wanted);
+        assert_eq!(inventory.label(Lane::Bf16), "bf16, experts 8-bit");
+    }
+
+    #[rstest::rstest]
+    #[case::not_json("{", "", "config.json: EOF")]
+    #[case::no_type("{}", "", "config.json: `model_type` is missing")]
+    #[case::packed(
+        r#"{ "model_type": "x", "quantization": {} }"#,
+        "",
+        "the 4-bit lane adds its own"
+    )]
+    #[case::other_config(r#"{ "model_type": "x" }"#, &file(LINEAR), "made from another config.json")]
+    #[case::unknown_kind(CONFIG, &file(&LINEAR.replace("linear", "xavier")), "unknown variant `xavier`")]
+    #[case::unknown_key(CONFIG, &file(&LINEAR.replace("init", "kind")), "unknown field `kind`")]
+    #[case::empty(CONFIG, &file(&LINEAR.replace("[64, 64]", "[64, 0]")), "wanted extents of at least 1")]
+    #[case::columns(CONFIG, &file(&LINEAR.replace("[64, 64]", "[64, 48]")), "48 columns do not pack")]
+    #[case::schema(CONFIG, &file(LINEAR).replace("\"schema\": 1", "\"schema\": 7"), "schema 7")]
+    #[case::lane(CONFIG, &file(LINEAR).replace("\"bf16\": \"b\",", ""), "lacks the lane bf16")]
+    fn a_bad_folder_is_one_message_that_names_the_file(
+        #[case] config: &str,
+        #[case] tensors: &str,
+        #[case] wanted: &str,
+    ) {
+        let message = load(config, tensors).unwrap_err().to_string();
+        assert!(message.contains(wanted) && message.contains(".json"), "{message}");
+    }
+
+    #[test]
+    fn a_folder_without_tensors_names_the_command_that_asks() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(config_file(dir.path()), CONFIG).unwrap();
+        let message = Inventory::load(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("tensors.json is missing; `mlx-parity freeze "), "{message}");
+    }
+}

@@ -69,3 +69,34 @@ fn few_bits(
 fn count(shape: &[usize]) -> u64 {
     shape.iter().product::<usize>() as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_scales_and_biases_are_these() {
+        let packing = Packing { group: 32, bits: 4 };
+        let [(weight, words), (scale, scales), (bias, biases)] =
+            tensors("p", &[1, 64], -2, packing).unwrap();
+        assert_eq!([weight, scale, bias], ["p.weight", "p.scales", "p.biases"]);
+        assert_eq!(
+            (words.shape(), scales.shape(), biases.shape()),
+            (&[1, 8][..], &[1, 2][..], &[1, 2][..])
+        );
+        // From a Python of the doc comment's words.
+        let first: Vec<u32> =
+            words.bytes().chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
+        assert_eq!(first[..3], [0x36ef_bf8f, 0x1cfd_fd72, 0xdf6a_6fe3]);
+        assert_eq!(scales.view().to_f64(), [0.035_156_25, 0.031_25]);
+        assert_eq!(biases.view().to_f64(), [-0.218_75, -0.265_625]);
+    }
+
+    #[test]
+    fn shapes_follow_bits_and_group() {
+        let packing = Packing { group: 64, bits: 8 };
+        let [words, scales, biases] = tensors("p", &[3, 5, 128], 0, packing).unwrap();
+        assert_eq!(words.1.shape(), [3, 5, 32]);
+        assert_eq!((scales.1.shape(), biases.1.shape()), (&[3, 5, 2][..], &[3, 5, 2][..]));
+    }
+}

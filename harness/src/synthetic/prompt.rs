@@ -14,3 +14,16 @@ pub fn ids(seed: u64, count: usize, vocabulary: NonZero<u32>) -> Vec<u32> {
         .map(|index| (stream.draw(index) % u64::from(vocabulary.get())) as u32)
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_these() {
+        // From a Python of the doc comment's words.
+        assert_eq!(ids(1, 8, VOCABULARY), [184, 82, 232, 65, 168, 79, 226, 36]);
+        let small = NonZero::new(3).unwrap();
+        assert!(ids(1, 100, small).iter().all(|id| *id < 3));
+    }
+}

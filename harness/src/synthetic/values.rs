@@ -112,3 +112,59 @@ impl Range {
         integer as f32 * power_of_two(self.exponent - FRACTION as i32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amplitude_halves_where_the_fan_in_quadruples() {
+        let found = [1, 4, 5, 16, 17, 32, 64, 65, 128, 256, 257].map(amplitude);
+        assert_eq!(found, [0, 0, -1, -1, -2, -2, -2, -3, -3, -3, -4]);
+    }
+
+    // Worked out with fractions in Python; each is a float without rounding.
+    #[rstest::rstest]
+    #[case(Init::Linear, &[2, 64], [0xbe1c_2432, 0x3d4b_f120, 0x3d45_03e8])]
+    #[case(Init::Embedding, &[2, 64], [0xbe1c_2432, 0x3d4b_f120, 0x3d45_03e8])]
+    #[case(Init::Conv, &[8, 4, 16], [0xbe1c_2432, 0x3d4b_f120, 0x3d45_03e8])]
+    #[case(Init::Norm, &[3], [0x3f58_f6f2, 0x3f86_5f89, 0x3f86_281f])]
+    #[case(Init::Scalar, &[3], [0x3f58_f6f2, 0x3f86_5f89, 0x3f86_281f])]
+    #[case(Init::NormOffset, &[3], [0xbe1c_2438, 0x3d4b_f120, 0x3d45_03e0])]
+    #[case(Init::Bias, &[3], [0xbd9c_2440, 0x3ccb_f100, 0x3cc5_03c0])]
+    #[case(Init::RouterBias, &[3], [0xbd9c_2440, 0x3ccb_f100, 0x3cc5_03c0])]
+    #[case(Init::ALog, &[3], [0xbf1c_2432, 0x3e4b_f120, 0x3e45_03e8])]
+    #[case(Init::Sinks, &[3], [0xbf1c_2432, 0x3e4b_f120, 0x3e45_03e8])]
+    #[case(Init::DtBias, &[3], [0xbfa7_090d, 0xbf66_81dc, 0xbf67_5f84])]
+    fn values_are_these(#[case] init: Init, #[case] shape: &[usize], #[case] wanted: [u32; 3]) {
+        let bits = |dtype, size: usize| {
+            let tensor = tensor("t", init, shape, dtype).unwrap();
+            assert_eq!(tensor.shape(), shape);
+            let words = tensor.bytes().chunks(size).take(3);
+            words.map(|word| word.iter().rev().fold(0, |all, b| all << 8 | u32::from(*b))).collect()
+        };
+        let (single, half): (Vec<u32>, Vec<u32>) = (bits(Dtype::F32, 4), bits(Dtype::Bf16, 2));
+        assert_eq!(single, wanted);
+        assert_eq!(half, wanted.map(|bits| bits >> 16));
+    }
+
+    #[test]
+    fn no_value_leaves_its_range() {
+        let of = |init| tensor("range", init, &[64, 64], Dtype::F32).unwrap().view().to_f64();
+        let within = |init, low: f64, high: f64| {
+            let values: Vec<f64> = of(init);
+            let inside = values.iter().all(|x| (low..high).contains(x));
+            // The ends are nearly reached too: the range is used.
+            let span = high - low;
+            let reaches = values.iter().any(|x| *x < low + span / 100.0)
+                && values.iter().any(|x| *x > high - span / 100.0);
+            assert!(inside && reaches, "{init:?}");
+        };
+        within(Init::Linear, -0.25, 0.25);
+        within(Init::Norm, 0.75, 1.25);
+        within(Init::NormOffset, -0.25, 0.25);
+        within(Init::Bias, -0.125, 0.125);
+        within(Init::DtBias, -1.5, -0.5);
+        within(Init::ALog, -1.0, 1.0);
+    }
+}
