@@ -21,6 +21,7 @@ enum Command {
     Goldens(cmd::goldens::Args),
     Diff(cmd::diff::Args),
     Generate(cmd::generate::Args),
+    Models(cmd::models::Args),
     Doctor(cmd::doctor::Args),
     #[command(hide = true)]
     Worker,
@@ -39,6 +40,7 @@ fn main() -> std::process::ExitCode {
         Command::Goldens(args) => cmd::goldens::run(&cli.common, args),
         Command::Diff(args) => cmd::diff::run(&cli.common, args),
         Command::Generate(args) => cmd::generate::run(&cli.common, args),
+        Command::Models(args) => cmd::models::run(&cli.common, args),
         Command::Doctor(args) => cmd::doctor::run(&cli.common, args),
         Command::Worker => cmd::worker::run(),
     };

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     case::CaseError,
     root::Root,
-    synthetic::{self, Lane},
+    synthetic::{self, Inventory, Lane},
 };
 
 #[derive(Deserialize)]
@@ -122,10 +122,13 @@ pub enum NotReady {
 fn synthetic_models(root: &Root) -> Result<Vec<ModelEntry>, CaseError> {
     let folders = synthetic::folders(&root.synthetic())?;
     let lanes = |(name, dir): (String, PathBuf)| {
+        // A folder that cannot be read is refused where it is used, with its fault.
+        let inventory = Inventory::load(&dir).ok();
+        let label = |lane: Lane| inventory.as_ref().map_or(lane.label(), |of| of.label(lane));
         Lane::ALL.map(|lane| ModelEntry {
             name: format!("{name}-{}", lane.name()),
             subject: name.clone(),
-            dtype: lane.label().to_owned(),
+            dtype: label(lane).to_owned(),
             path: PathBuf::from(format!("target/mlx/models/synthetic/{name}-{}", lane.name())),
             provision: "it is made on demand".to_owned(),
             source: format!("goldens/synthetic/{name}, random"),

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod freeze;
 pub mod generate;
 pub mod goldens;
+pub mod models;
 pub mod verify;
 pub mod worker;
 

@@ -33,7 +33,7 @@ pub struct Context {
 }
 
 /// Pads columns to their widest cell; numbers (columns in `right`) to the right.
-fn columns(rows: &[Vec<String>], right: &[usize]) -> Vec<String> {
+pub fn columns(rows: &[Vec<String>], right: &[usize]) -> Vec<String> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()

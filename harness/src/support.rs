@@ -1,0 +1,249 @@
+//! Which model types are supported: those whose goldens were held, in every lane, on this machine.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::{
+    case::Case,
+    row::{Outcome, Row, Tier},
+    synthetic::Lane,
+};
+
+/// What is known of a case, or of all cases of a lane: the worst of them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// The golden is committed and its latest recorded run held every check.
+    Held {
+        /// How many.
+        checks: usize,
+    },
+    /// The golden is committed, but no recorded run checked it here.
+    NotRun,
+    /// The latest recorded run did not hold it.
+    Failed {
+        /// The first check that failed, and how.
+        how: String,
+    },
+    /// There is no golden that fits this machine and this model.
+    NoGolden {
+        /// Why.
+        why: String,
+    },
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { checks } => write!(f, "held {checks}"),
+            Self::NotRun => f.write_str("not run"),
+            Self::Failed { .. } => f.write_str("FAILED"),
+            Self::NoGolden { .. } => f.write_str("no golden"),
+        }
+    }
+}
+
+impl Status {
+    /// The status of a case with a golden, from the rows of its latest recorded run.
+    pub fn of_rows(case: &Case, rows: &[Row]) -> Self {
+        let mine: Vec<_> = rows.iter().filter(|row| row.case == case.id).collect();
+        if mine.is_empty() {
+            return Self::NotRun;
+        }
+        if let Some(row) = mine.iter().find(|row| row.outcome != Outcome::Held) {
+            return Self::Failed { how: format!("{} {}", row.id, word(&row.outcome)) };
+        }
+        let checks = case.checks().len();
+        if mine.len() == checks { Self::Held { checks } } else { Self::NotRun }
+    }
+
+    /// Both together: the checks add up, else the worse one counts.
+    #[must_use]
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Held { checks: a }, Self::Held { checks: b }) => Self::Held { checks: a + b },
+            (a, b) => a.max(b),
+        }
+    }
+}
+
+fn word(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Held => "held".to_owned(),
+        Outcome::Differ => "differs".to_owned(),
+        Outcome::Error { message } | Outcome::NotRun { message, .. } => message.clone(),
+        Outcome::Crashed { how } => format!("crashed: {how}"),
+        Outcome::ExpectedFailure { reason, .. } => format!("fails as expected: {reason}"),
+        Outcome::UnexpectedPass { .. } => "held against expectation".to_owned(),
+    }
+}
+
+/// What is known of one `model_type`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeSupport {
+    /// The type.
+    pub model_type: String,
+    /// The synthetic models that have it.
+    pub models: Vec<String>,
+    /// The tier of their cases; none without cases.
+    pub tier: Option<Tier>,
+    /// The status of each lane.
+    pub lanes: BTreeMap<Lane, Status>,
+}
+
+impl TypeSupport {
+    /// The worst of its lanes.
+    pub fn status(&self) -> Status {
+        let lanes = self.lanes.values().cloned();
+        lanes.reduce(Status::and).unwrap_or_else(|| Status::NoGolden { why: NO_CASE.into() })
+    }
+}
+
+const NO_CASE: &str = "no case";
+
+/// A synthetic model as this table needs it.
+#[derive(Debug, Clone)]
+pub struct SyntheticModel {
+    /// Its folder's name.
+    pub name: String,
+    /// The `model_type` of its config.
+    pub model_type: String,
+}
+
+/// The table: one entry for each type the engine loads, in that order.
+///
+/// Every case of every synthetic model of the type counts; a lane without a case has no golden.
+pub fn table(
+    types: &[&str],
+    models: &[SyntheticModel],
+    cases: &[Case],
+    status: &mut dyn FnMut(&Case) -> Status,
+) -> Vec<TypeSupport> {
+    types.iter().map(|model_type| support(model_type, models, cases, status)).collect()
+}
+
+fn support(
+    model_type: &str,
+    models: &[SyntheticModel],
+    cases: &[Case],
+    status: &mut dyn FnMut(&Case) -> Status,
+) -> TypeSupport {
+    let names = models.iter().filter(|model| model.model_type == model_type);
+    let names: Vec<_> = names.map(|model| model.name.clone()).collect();
+    let mut tier = None;
+    let mut lanes = BTreeMap::new();
+    for lane in Lane::ALL {
+        let mut all = Vec::new();
+        for name in &names {
+            let model = format!("{name}-{}", lane.name());
+            let of_model: Vec<_> = cases
+                .iter()
+                .filter(|case| case.replay().is_some_and(|replay| replay.model == model))
+                .collect();
+            tier = tier.or(of_model.first().map(|case| case.tier));
+            if of_model.is_empty() {
+                all.push(Status::NoGolden { why: format!("{model}: {NO_CASE}") });
+            }
+            all.extend(of_model.into_iter().map(&mut *status));
+        }
+        let none = || Status::NoGolden { why: "no folder in goldens/synthetic has it".into() };
+        lanes.insert(lane, all.into_iter().reduce(Status::and).unwrap_or_else(none));
+    }
+    TypeSupport { model_type: model_type.to_owned(), models: names, tier, lanes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        case::{DecodeFrom, Kind, Prompt, Replay},
+        row::{NotRunKind, ROW_SCHEMA},
+    };
+
+    fn case(model: &str) -> Case {
+        Case {
+            id: format!("l1/{model}/window"),
+            tier: Tier::L1,
+            why: "test".into(),
+            kind: Kind::Replay(Replay {
+                model: model.into(),
+                oracle: "mlx-lm".into(),
+                prompt: Prompt::Ids(vec![1]),
+                decode: 1,
+                decode_from: DecodeFrom::Greedy,
+                prefill_step: 1,
+                degenerate_because: None,
+                not_frozen: None,
+            }),
+        }
+    }
+
+    fn row(case: &Case, id: &str, outcome: Outcome) -> Row {
+        Row {
+            schema: ROW_SCHEMA,
+            id: id.to_owned(),
+            case: case.id.clone(),
+            tier: Tier::L1,
+            subject: String::new(),
+            dtype: String::new(),
+            oracle: String::new(),
+            outcome,
+            report: None,
+            tolerance: None,
+            convention: None,
+            notes: Vec::new(),
+            elapsed_ms: 0.0,
+            engine_ms: 0.0,
+        }
+    }
+
+    fn model(name: &str, model_type: &str) -> SyntheticModel {
+        SyntheticModel { name: name.into(), model_type: model_type.into() }
+    }
+
+    fn held(_: &Case) -> Status {
+        Status::Held { checks: 2 }
+    }
+
+    #[test]
+    fn rows_make_the_status_and_only_all_of_them_hold() {
+        let case = case("toy-f32");
+        let ids = case.checks();
+        let good: Vec<_> = ids.iter().map(|id| row(&case, id, Outcome::Held)).collect();
+        assert_eq!(Status::of_rows(&case, &good), Status::Held { checks: 2 });
+        assert_eq!(Status::of_rows(&case, &good[..1]), Status::NotRun);
+        assert_eq!(Status::of_rows(&case, &[]), Status::NotRun);
+        let not_run =
+            Outcome::NotRun { kind: NotRunKind::GoldenUnfit, message: "stale golden".into() };
+        for bad in [Outcome::Differ, not_run, Outcome::Crashed { how: "SIGSEGV".into() }] {
+            let rows = [good[0].clone(), row(&case, &ids[1], bad)];
+            assert!(matches!(Status::of_rows(&case, &rows), Status::Failed { .. }));
+        }
+    }
+
+    #[test]
+    fn a_type_is_as_good_as_its_worst_lane_of_its_worst_model() {
+        let models = [model("toy", "toy"), model("toy-two", "toy"), model("other", "other")];
+        let lanes = ["f32", "bf16", "4bit"];
+        let mut cases: Vec<_> = lanes
+            .iter()
+            .flat_map(|l| [format!("toy-{l}"), format!("toy-two-{l}")])
+            .map(|m| case(&m))
+            .collect();
+        let all = table(&["toy"], &models, &cases, &mut held);
+        assert_eq!(all[0].status(), Status::Held { checks: 12 });
+        assert_eq!((all[0].tier, all[0].models.len()), (Some(Tier::L1), 2));
+
+        let mut one_failed = |case: &Case| match case.id.as_str() {
+            "l1/toy-two-bf16/window" => Status::Failed { how: "x".into() },
+            _ => held(case),
+        };
+        let failed = table(&["toy"], &models, &cases, &mut one_failed).remove(0);
+        assert_eq!(failed.lanes[&Lane::F32], Status::Held { checks: 4 });
+        assert_eq!(failed.status(), Status::Failed { how: "x".into() });
+
+        cases.retain(|case| case.id != "l1/toy-4bit/window");
+        let missing = table(&["toy"], &models, &cases, &mut held).remove(0);
+        assert!(matches!(missing.status(), Status::NoGolden { .. }));
+        let nothing = table(&["unknown"], &models, &cases, &mut held).remove(0);
+        assert!(matches!(nothing.status(), Status::NoGolden { .. }));
+    }
+}
