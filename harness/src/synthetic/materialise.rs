@@ -25,18 +25,15 @@ pub fn tensors(
 ) -> Result<Vec<(String, HostTensor)>, SyntheticError> {
     let mut all = Vec::new();
     for entry in &inventory.tensors {
-        match entry.packing(lane) {
-            Some(packing) => {
-                let exponent = entry.init.exponent(&entry.shape);
-                let path = module_of(&entry.name);
-                all.extend(packed::tensors(path, &entry.shape, exponent, packing)?);
-            }
-            None => {
-                let plain = lane == Lane::F32 || entry.keep_f32;
-                let dtype = if plain { Dtype::F32 } else { Dtype::Bf16 };
-                let tensor = values::tensor(&entry.name, entry.init, &entry.shape, dtype)?;
-                all.push((entry.name.clone(), tensor));
-            }
+        if let Some(packing) = entry.packing(lane) {
+            let exponent = entry.init.exponent(&entry.shape);
+            let path = module_of(&entry.name);
+            all.extend(packed::tensors(path, &entry.shape, exponent, packing)?);
+        } else {
+            let plain = lane == Lane::F32 || entry.keep_f32;
+            let dtype = if plain { Dtype::F32 } else { Dtype::Bf16 };
+            let tensor = values::tensor(&entry.name, entry.init, &entry.shape, dtype)?;
+            all.push((entry.name.clone(), tensor));
         }
     }
     Ok(all)
