@@ -8,6 +8,8 @@ use crate::error::EngineError;
 /// How an architecture reads its extents.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extents {
+    /// The key of the number of layers.
+    pub layers: &'static str,
     /// The key of the norms' constant.
     pub eps: &'static str,
     /// Where the width of a head comes from.
@@ -32,6 +34,7 @@ pub(crate) enum HeadDim {
 impl Extents {
     /// llama's.
     pub(crate) const LLAMA: Self = Self {
+        layers: "num_hidden_layers",
         eps: "rms_norm_eps",
         head_dim: HeadDim::Optional,
         needs_kv_heads: false,
@@ -43,7 +46,7 @@ impl Extents {
         vec![
             "model_type",
             "hidden_size",
-            "num_hidden_layers",
+            self.layers,
             "intermediate_size",
             "num_attention_heads",
             "num_key_value_heads",
@@ -61,6 +64,10 @@ impl Extents {
     pub(crate) fn read(&self, file: &ConfigFile) -> Result<(Dims, ConfigFile), EngineError> {
         let needed = |key| self.whole(file, key)?.ok_or_else(|| missing(file, key));
         let (hidden_size, heads) = (needed("hidden_size")?, needed("num_attention_heads")?);
+        let num_layers = needed(self.layers)?;
+        if num_layers == 0 {
+            return Err(file.unsupported(self.layers, 0, "1 or more"));
+        }
         let kv_heads = self.whole(file, "num_key_value_heads")?;
         if self.needs_kv_heads && kv_heads.is_none() {
             return Err(missing(file, "num_key_value_heads"));
@@ -69,7 +76,7 @@ impl Extents {
         let eps_number = eps.as_f64().ok_or_else(|| file.unsupported(self.eps, eps, "a number"))?;
         let dims = Dims {
             hidden_size,
-            num_layers: needed("num_hidden_layers")?,
+            num_layers,
             intermediate_size: needed("intermediate_size")?,
             heads,
             kv_heads: kv_heads.unwrap_or(heads),

@@ -29,6 +29,7 @@ const EXTENTS: Extents = Extents {
         ("num_key_value_heads", 1.0),
         ("max_position_embeddings", 32_768.0),
     ],
+    ..Extents::LLAMA
 };
 
 #[derive(Debug, Deserialize)]

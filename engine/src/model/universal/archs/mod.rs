@@ -1,9 +1,29 @@
 //! One file an architecture: its `config.json`, read strictly, to a [`Spec`].
 
+mod cohere;
+mod cohere2;
+mod ernie4_5;
+mod exaone;
+mod exaone4;
 mod gemma3_text;
+mod glm;
+mod glm4;
+mod gpt_neox;
+mod granite;
+mod helium;
+mod hunyuan_v1_dense;
+mod internlm3;
 mod llama;
+mod mimo;
+mod nemotron;
+mod olmo2;
+mod olmo3;
+mod phi;
 pub(in crate::model) mod qwen3;
+mod seed_oss;
 mod shared;
+mod stablelm;
+mod starcoder2;
 
 use super::spec::Spec;
 use crate::config::ConfigFile;
@@ -20,4 +40,28 @@ pub(in crate::model) struct Arch {
 }
 
 /// Every architecture of the universal network, by name.
-pub(in crate::model) const ARCHS: &[Arch] = &[gemma3_text::ARCH, llama::ARCH, qwen3::ARCH];
+pub(in crate::model) const ARCHS: &[Arch] = &[
+    cohere::ARCH,
+    cohere2::ARCH,
+    ernie4_5::ARCH,
+    exaone::ARCH,
+    exaone4::ARCH,
+    gemma3_text::ARCH,
+    glm::ARCH,
+    glm4::ARCH,
+    gpt_neox::ARCH,
+    granite::ARCH,
+    helium::ARCH,
+    hunyuan_v1_dense::ARCH,
+    internlm3::ARCH,
+    llama::ARCH,
+    mimo::ARCH,
+    nemotron::ARCH,
+    olmo2::ARCH,
+    olmo3::ARCH,
+    phi::ARCH,
+    qwen3::ARCH,
+    seed_oss::ARCH,
+    stablelm::ARCH,
+    starcoder2::ARCH,
+];

@@ -1,7 +1,10 @@
 //! What several config readers have in common.
 
-use crate::config::{ConfigFile, Extents, keys_of};
+use serde_json::Value;
+
+use crate::config::{ConfigFile, Dims, Extents, LayerKind, RopeConfig, RopeKeys, keys_of};
 use crate::error::EngineError;
+use crate::model::universal::spec::Activation;
 
 /// A `#[serde(default)]` that is true.
 pub(super) fn yes() -> bool {
@@ -29,3 +32,67 @@ pub(super) const SILU: &[&str] = &["silu", "swish"];
 
 /// The names of [`Activation::GeluApprox`](super::super::spec::Activation::GeluApprox).
 pub(super) const GELU_TANH: &[&str] = &["gelu_pytorch_tanh"];
+
+/// The gelu that a key names, as `ACT2FN` of transformers names them; `default` where it is absent.
+pub(super) fn gelu(
+    file: &ConfigFile,
+    key: &str,
+    found: Option<&String>,
+    default: Activation,
+) -> Result<Activation, EngineError> {
+    match found.map(String::as_str) {
+        None => Ok(default),
+        Some("gelu") => Ok(Activation::Gelu),
+        Some("gelu_new" | "gelu_fast" | "gelu_pytorch_tanh") => Ok(Activation::GeluApprox),
+        Some(other) => {
+            let wanted = "`gelu`, `gelu_new`, `gelu_fast` or `gelu_pytorch_tanh`";
+            Err(file.unsupported(key, format!("`{other}`"), wanted))
+        }
+    }
+}
+
+/// The base of a config whose reference takes 10000 where it has none.
+pub(super) const TEN_THOUSAND: Option<f64> = Some(10_000.0);
+
+/// What `keys`, `rope_scaling` and `rope_parameters` say together.
+pub(super) fn rope_of(
+    file: &ConfigFile,
+    keys: &RopeKeys,
+    scaling: Option<&Value>,
+    parameters: Option<&Value>,
+) -> Result<RopeConfig, EngineError> {
+    let objects = [("rope_scaling", scaling), ("rope_parameters", parameters)];
+    RopeConfig::read(file, &RopeKeys { objects: &objects, ..*keys })
+}
+
+/// Refuses heads that are not as wide together as the stream, which the reference needs.
+pub(super) fn whole_heads(file: &ConfigFile, dims: &Dims) -> Result<(), EngineError> {
+    if dims.heads * dims.head_dim == dims.hidden_size {
+        return Ok(());
+    }
+    let found = format!("{} with num_attention_heads = {}", dims.head_dim, dims.heads);
+    let wanted = format!("hidden_size = {} over num_attention_heads", dims.hidden_size);
+    Err(file.unsupported("head_dim", found, wanted))
+}
+
+/// A window that a layer can slide in.
+pub(super) fn window(file: &ConfigFile, positions: usize) -> Result<usize, EngineError> {
+    if positions == 0 || i32::try_from(positions).is_err() {
+        return Err(file.unsupported("sliding_window", positions, "1 to 2147483647"));
+    }
+    Ok(positions)
+}
+
+/// Refuses `layer_types` that say otherwise than the key by which the reference goes.
+pub(super) fn only_kinds(
+    file: &ConfigFile,
+    types: Option<&Vec<String>>,
+    kinds: &[LayerKind],
+    key: &str,
+) -> Result<(), EngineError> {
+    let Some(types) = types else { return Ok(()) };
+    if types.iter().eq(kinds.iter().map(|kind| kind.name())) {
+        return Ok(());
+    }
+    Err(file.unsupported("layer_types", format!("{types:?}"), format!("what {key} gives")))
+}
