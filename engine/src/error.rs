@@ -224,6 +224,12 @@ pub enum EngineError {
         /// The longest sequence before the change.
         limit: usize,
     },
+    /// A change of adapters while one is fused.
+    #[error("an adapter is fused into the weights; unfuse it first")]
+    AdapterFused,
+    /// A fusion where there is nothing to fuse.
+    #[error("no adapter is mounted that could be fused")]
+    NoAdapter,
     /// A fault name that does not exist.
     #[error("fault `{found}` does not exist; known: {}", known.join(", "))]
     UnknownFault {

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod adapter;
 pub mod array;
 pub mod cache;
 pub mod config;
@@ -18,13 +19,16 @@ mod taps;
 mod tokenizer;
 mod weights;
 
+pub use adapter::Adapter;
 pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 pub use denoise::{DenoiseOptions, DenoiseStep, Denoised, Sampler};
 pub use error::EngineError;
 pub use fault::Fault;
 pub use generate::{Finish, GenerateOptions, Generated, generate};
 pub use mlx_rs::Array;
-pub use model::{LoadOptions, Model, Rung, check_config, config_keys, supported_model_types};
+pub use model::{
+    Fusion, LoadOptions, Model, Rung, check_config, config_keys, supported_model_types,
+};
 pub use runtime::{RuntimeInfo, runtime_info};
 pub use taps::Taps;
 pub use tokenizer::Tokenizer;

@@ -12,7 +12,7 @@ use mlx_rs::{Array, Dtype as MlxDtype};
 use crate::array::from_view;
 use crate::config::{ConfigFile, Override, Quantization};
 use crate::error::EngineError;
-use crate::nn::{Embedding, Linear, RmsNorm, Weight};
+use crate::nn::{Embedding, Linear, RmsNorm, Slot, Weight};
 use crate::ops::{self, Affine};
 
 pub use experts::{ExpertPaths, Original};
@@ -32,6 +32,8 @@ pub struct Weights {
     unread_overrides: BTreeSet<String>,
     missing: Vec<String>,
     unfit: Vec<String>,
+    /// Handles to the linear layers made so far, by module path.
+    linears: BTreeMap<String, Slot>,
 }
 
 /// What a tensor holds.
@@ -60,6 +62,7 @@ impl Weights {
             unread_overrides: overrides,
             missing: Vec::new(),
             unfit: Vec::new(),
+            linears: BTreeMap::new(),
             checkpoint,
             quantization,
         })
@@ -108,6 +111,11 @@ impl Weights {
         self.unread = self.unread.iter().map(|name| renamed(name)).collect();
     }
 
+    /// Handles to all linear layers made so far, by module path.
+    pub(crate) fn take_linears(&mut self) -> BTreeMap<String, Slot> {
+        std::mem::take(&mut self.linears)
+    }
+
     /// The linear layer at a module path, `[outputs, inputs]`.
     ///
     /// # Errors
@@ -120,7 +128,9 @@ impl Weights {
     ) -> Result<Linear, EngineError> {
         let weight = self.weight(path, [outputs, inputs])?;
         let bias = bias.then(|| self.floats(&format!("{path}.bias"), &[outputs])).transpose()?;
-        Ok(Linear::new(weight, bias))
+        let linear = Linear::new(weight, bias);
+        self.linears.insert(path.to_owned(), linear.slot());
+        Ok(linear)
     }
 
     /// The embedding at a module path, `[vocab, dims]`.

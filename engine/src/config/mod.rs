@@ -52,7 +52,12 @@ impl ConfigFile {
     /// [`EngineError::Io`] where it cannot be read, [`EngineError::Config`] where it is not a JSON
     /// object or holds a key twice.
     pub fn read(folder: &Path) -> Result<Self, EngineError> {
-        let path = folder.join("config.json");
+        Self::read_named(folder, "config.json")
+    }
+
+    /// The same of another file of a folder.
+    pub(crate) fn read_named(folder: &Path, name: &str) -> Result<Self, EngineError> {
+        let path = folder.join(name);
         let object = json::read_object(&path)?;
         Ok(Self { path, object, prefix: String::new() })
     }

@@ -1,5 +1,6 @@
 //! Architectures, and the ladder that dispatches to them.
 
+mod adapt;
 mod dedicated;
 mod identity;
 mod ladder;
@@ -15,6 +16,8 @@ use std::path::Path;
 use mlx_parity_tensor::Dtype;
 use mlx_rs::Array;
 
+use self::adapt::Adapted;
+pub use self::adapt::Fusion;
 use self::dedicated::diffusion_gemma::DiffusionGemma;
 use crate::array::host_dtype;
 use crate::cache::{Form, KvCache};
@@ -82,7 +85,10 @@ pub struct Model {
     network: Box<dyn Network>,
     dtype: Dtype,
     eos_token_ids: Vec<u32>,
+    /// Of the checkpoint, and of the adapter where one is mounted or fused.
     identity: String,
+    bare_identity: String,
+    adapted: Adapted,
     fault: Option<Fault>,
 }
 
@@ -104,6 +110,7 @@ impl Model {
         let mut weights = Weights::open(dir, &file)?;
         let identity = identity::of(&file, weights.checkpoint())?;
         let network = choice.load(&file, &mut weights, options.fault)?;
+        let adapted = Adapted::new(weights.take_linears());
         weights.finish(&file)?;
         Ok(Self {
             architecture: choice.model_type,
@@ -111,7 +118,9 @@ impl Model {
             dtype: host_dtype(network.dtype())?,
             network,
             eos_token_ids: file.eos_token_ids()?,
+            bare_identity: identity.clone(),
             identity,
+            adapted,
             fault: options.fault,
         })
     }

@@ -2,12 +2,16 @@
 
 mod embedding;
 mod linear;
+mod lora;
 mod norm;
 mod rope;
 mod switch_linear;
 
 pub use embedding::Embedding;
+pub(crate) use linear::Slot;
 pub use linear::{Linear, Weight};
+pub use lora::FusionLoss;
+pub(crate) use lora::Residual;
 pub use norm::{LayerNorm, RmsNorm};
 pub use rope::{Position, Rope};
 pub(crate) use switch_linear::GatherSort;
