@@ -82,7 +82,8 @@ def freeze(request):
         mx.eval(logits, [layer.state for layer in cache])
         if watch:
             call = next(tapped)
-            tensors.update({f"tap.{call}.{name}": value for name, value in watch.stop().items()})
+            named = {**watch.stop(), "logits": logits}
+            tensors.update({f"tap.{call}.{name}": value for name, value in named.items()})
         return logits[0]
 
     rows, done = [], 0

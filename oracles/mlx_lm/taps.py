@@ -4,8 +4,9 @@ Every module's call is recorded under its path in the model and then given the e
 (`engine/src/taps.rs`): `layers.0.self_attn.q_proj` becomes `layers.0.self_attn.q`. Rope, called for
 queries and then for keys, gives `q_rope` and `k_rope` (the other way round in `KEYS_FIRST`);
 attention and the recurrence of a gated delta net go through functions, not modules, so those are
-recorded under the module that calls them (`FUNCTIONS`). Of a module that returns several values the
-first counts.
+recorded under the module that calls them (`FUNCTIONS`). An embedding that is the output projection too
+is recorded as `lm_head`; `logits` is what the model returns, scaled and capped. Of a module that
+returns several values the first counts.
 """
 
 import functools
@@ -14,7 +15,6 @@ import sys
 
 SPOKEN = [
     (r"^embed_tokens$", "embed"),
-    (r"^lm_head$", "logits"),
     (r"^(layers\.\d+)$", r"\1.out"),
     (r"_proj$", ""),
     (r"\.rope$", ".q_rope"),
@@ -29,6 +29,7 @@ FUNCTIONS = {
     "scaled_dot_product_attention": ((), ("sdpa",)),
     "gated_delta_update": (("q", "k", "v"), ("delta", "memory")),
     "compute_g": ((), ("g",)),
+    "swiglu": ((), ("act",)),
 }
 
 
@@ -76,6 +77,8 @@ class Taps:
         for cls in self.classes:
             if "__call__" in cls.__dict__:
                 self._patch(cls, "__call__", self._module_call(cls.__call__))
+            if "as_linear" in cls.__dict__:
+                self._patch(cls, "as_linear", self._head_call(cls.as_linear))
         for space in self.namespaces:
             for name, (arguments, results) in FUNCTIONS.items():
                 function = getattr(space, name, None)
@@ -124,6 +127,15 @@ class Taps:
             finally:
                 self.stack.pop()
             self._record(path, value)
+            return value
+
+        return call
+
+    def _head_call(self, original):
+        @functools.wraps(original)
+        def call(module, *args, **kwargs):
+            value = original(module, *args, **kwargs)
+            self._record("lm_head", value)
             return value
 
         return call

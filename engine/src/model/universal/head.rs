@@ -64,6 +64,9 @@ impl OutputHead {
             Some(projection) => projection.forward(h)?,
             None => embed_tokens.as_linear(h)?,
         };
+        if !matches!(self.scale, LogitScale::None) {
+            sink.tap("lm_head", &logits);
+        }
         let logits = self.scaled(&logits)?;
         sink.tap("logits", &logits);
         Ok(logits)
