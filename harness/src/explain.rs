@@ -5,10 +5,11 @@ use std::path::Path;
 use mlx_parity_tensor::safetensors::SafetensorsFile;
 
 use crate::{
-    case::DecodeFrom,
+    case::{DecodeFrom, Denoise, Kind, Replay},
     compare::bit_exact,
     oracle::{
-        Answer, FreezeRequest, Launch, Oracle, OracleError, Request, TapRequest, prompt_wire,
+        Answer, FreezeRequest, Launch, Oracle, OracleError, Request, TapRequest, denoise_request,
+        prompt_wire,
     },
     root::Root,
     row::Row,
@@ -40,7 +41,14 @@ pub enum ExplainError {
 
 /// Names the first intermediate of the failing step that differs from the oracle's.
 pub fn explain(root: &Root, program: &Path, job: &Job, row: &Row) -> Result<String, ExplainError> {
-    let step = step_of(&row.id);
+    let (step, spoken) = match &job.case.kind {
+        Kind::Denoise(denoise) => {
+            let step = denoise.step_of(&row.id).ok_or(ExplainError::NoIntermediates)?;
+            let steps: usize = denoise.canvas_steps.iter().sum();
+            (step, format!("step {step} of {steps} over all canvases"))
+        }
+        _ => (step_of(&row.id), step_name(step_of(&row.id))),
+    };
     let scratch = tempfile::tempdir()?;
     let theirs = scratch.path().join("oracle.safetensors");
     let ours = scratch.path().join("engine.safetensors");
@@ -48,7 +56,7 @@ pub fn explain(root: &Root, program: &Path, job: &Job, row: &Row) -> Result<Stri
     let command = Command::Tap { job: Box::new(job.clone()), step, out: ours.clone() };
     Worker::start(program)?.tap(&command).map_err(ExplainError::Engine)?;
     let text = first_difference(&SafetensorsFile::open(&ours)?, &SafetensorsFile::open(&theirs)?)?;
-    Ok(format!("intermediates of {}: {text}", step_name(step)))
+    Ok(format!("intermediates of {spoken}: {text}"))
 }
 
 /// The decode step of a check, 0 for the prefill.
@@ -61,27 +69,37 @@ fn step_name(step: usize) -> String {
 }
 
 fn ask_oracle(root: &Root, job: &Job, step: usize, out: &Path) -> Result<(), ExplainError> {
-    let (Some(replay), Some(files)) = (job.case.replay(), &job.files) else {
-        return Err(ExplainError::NoIntermediates);
+    let Some(files) = &job.files else { return Err(ExplainError::NoIntermediates) };
+    let request = match &job.case.kind {
+        Kind::Replay(replay) => replay_request(replay, &files.model, step, out),
+        Kind::Denoise(denoise) => denoised_request(denoise, &files.model, step, out),
+        Kind::Op(_) | Kind::Meta(_) => return Err(ExplainError::NoIntermediates),
     };
-    let mut oracle = Oracle::start(Launch::of(root, &replay.oracle))?;
-    let request = FreezeRequest {
-        model: files.model.clone(),
+    let name = job.case.oracle();
+    match Oracle::start(Launch::of(root, name))?.ask(&request)? {
+        Answer::Frozen(_) | Answer::Denoised(_) => Ok(()),
+        other => Err(OracleError::Protocol {
+            name: name.to_owned(),
+            message: format!("it answered {other:?} to a freeze request"),
+        }
+        .into()),
+    }
+}
+
+fn replay_request(replay: &Replay, model: &Path, step: usize, out: &Path) -> Request {
+    Request::Freeze(FreezeRequest {
+        model: model.into(),
         prompt: prompt_wire(&replay.prompt),
         steps: replay.decode,
         forced: replay.decode_from == DecodeFrom::Prompt,
         prefill_step: replay.prefill_step,
         out: out.into(),
         taps: Some(TapRequest { step }),
-    };
-    match oracle.ask(&Request::Freeze(request))? {
-        Answer::Frozen(_) => Ok(()),
-        other => Err(OracleError::Protocol {
-            name: replay.oracle.clone(),
-            message: format!("it answered {other:?} to a freeze request"),
-        }
-        .into()),
-    }
+    })
+}
+
+fn denoised_request(denoise: &Denoise, model: &Path, step: usize, out: &Path) -> Request {
+    Request::Denoise(denoise_request(denoise, model, out, Some(TapRequest { step })))
 }
 
 /// The engine writes its taps in model order as `tap.<call>.<order>.<name>`.

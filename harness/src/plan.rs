@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    case::{Case, Kind, Replay},
+    case::{Case, Kind},
     check,
     fingerprint::Fingerprint,
     golden::{Golden, GoldenError, Store},
@@ -81,7 +81,7 @@ impl<'a> Planner<'a> {
             let job = self.job(case, name, String::new(), None);
             return left_out(&job, NotRunKind::GoldenUnfit, &message);
         };
-        if let Some(reason) = case.replay().and_then(|replay| replay.not_frozen.clone()) {
+        if let Some(reason) = case.not_frozen().map(str::to_owned) {
             let message = format!("no golden can be had: {reason}");
             let job = self.job(case, model.subject, model.dtype, None);
             return left_out(&job, NotRunKind::Unsupported, &message);
@@ -97,12 +97,12 @@ impl<'a> Planner<'a> {
                 return left_out(&job, kind, &error.to_string());
             }
         };
-        let Some(replay) = case.replay().cloned() else {
+        if !case.has_golden() {
             let mut job = self.job(case, model.subject, model.dtype, None);
             job.model = Some(model_dir);
             return Planned::Job(Box::new(job));
-        };
-        let planned = self.golden(&case, &replay, &model);
+        }
+        let planned = self.golden(&case, &model);
         let mut job = self.job(case, model.subject, model.dtype, None);
         match planned {
             Ok((golden, notes)) => {
@@ -117,7 +117,7 @@ impl<'a> Planner<'a> {
     fn plan_op(&mut self, case: Case) -> Planned {
         let (subject, dtype, calls) = match &case.kind {
             Kind::Op(op) => (op.op.clone(), op.dtype.name().to_owned(), op.calls()),
-            Kind::Replay(_) | Kind::Meta(_) => Default::default(),
+            Kind::Replay(_) | Kind::Denoise(_) | Kind::Meta(_) => Default::default(),
         };
         let bounds = self.bounds(&calls);
         let mut job = self.job(case, subject, dtype, None);
@@ -141,7 +141,6 @@ impl<'a> Planner<'a> {
     fn golden(
         &mut self,
         case: &Case,
-        replay: &Replay,
         model: &ModelEntry,
     ) -> Result<(PathBuf, Vec<String>), (NotRunKind, String)> {
         let digests = self.digests(model).map_err(|message| (NotRunKind::GoldenUnfit, message))?;
@@ -157,7 +156,7 @@ impl<'a> Planner<'a> {
                 return Ok((dir, vec![live_note(self.here)]));
             }
         }
-        let dir = self.freeze_live(case, replay, model, &digests)?;
+        let dir = self.freeze_live(case, model, &digests)?;
         let note = if self.options.live && self.frozen.has(case) {
             agreement(&self.frozen.path_of(&case.id), &dir)?
         } else {
@@ -169,20 +168,19 @@ impl<'a> Planner<'a> {
     fn freeze_live(
         &mut self,
         case: &Case,
-        replay: &Replay,
         model: &ModelEntry,
         digests: &ModelDigests,
     ) -> Result<PathBuf, (NotRunKind, String)> {
         let dir = self.live.path_of(&case.id);
         let (model_dir, here) = (model.dir(self.root), self.here.clone());
-        let oracle = self.oracle(&replay.oracle).map_err(|m| (NotRunKind::OracleUnavailable, m))?;
-        match freeze(oracle, case, replay, &model_dir, digests, &here, &dir) {
+        let oracle = self.oracle(case.oracle()).map_err(|m| (NotRunKind::OracleUnavailable, m))?;
+        match freeze(oracle, case, &model_dir, digests, &here, &dir) {
             Ok(_) => Ok(dir),
             Err(FreezeError::Golden(error)) => Err((NotRunKind::GoldenUnfit, error.to_string())),
             Err(FreezeError::Oracle(error)) => {
                 if !matches!(error, OracleError::Refused { .. }) {
                     // A dead oracle answers nothing more; the next case starts a new one.
-                    self.oracles.remove(&replay.oracle);
+                    self.oracles.remove(case.oracle());
                 }
                 Err((NotRunKind::OracleUnavailable, error.to_string()))
             }

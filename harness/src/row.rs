@@ -63,6 +63,9 @@ impl std::str::FromStr for Tier {
     }
 }
 
+/// Before the name of the tensor in the note of a row that compares several.
+pub const FIRST_IN: &str = "differs first in ";
+
 /// Why a check did not run. Never a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

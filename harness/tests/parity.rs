@@ -110,7 +110,7 @@ fn trial(suite: &Arc<Suite>, case: Case) -> Trial {
     let model = case.model().and_then(|model| suite.registry.get(model));
     let provisioned = model.is_none_or(|model| model.provisioned(&suite.root));
     let large = matches!(&case.kind, Kind::Op(op) if op.large);
-    let not_frozen = case.replay().is_some_and(|replay| replay.not_frozen.is_some());
+    let not_frozen = case.not_frozen().is_some();
     let name = case.id.replace('/', "::");
     let suite = Arc::clone(suite);
     Trial::test(name, move || suite.run(&case))

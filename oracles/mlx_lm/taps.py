@@ -14,6 +14,7 @@ import re
 import sys
 
 SPOKEN = [
+    (r"^decoder\.", ""),
     (r"^embed_tokens$", "embed"),
     (r"^(layers\.\d+)$", r"\1.out"),
     (r"_proj$", ""),

@@ -9,6 +9,8 @@ Protocol 1 as `oracles/protocol.py` speaks it, with the request
     {"protocol": 1, "id": 2, "reply": "denoised", "ids": [...], "canvas_steps": [8, 8],
      "composition": {...}}
 
+and `inventory` as `oracles/mlx_lm/runner.py` answers it, for mlx-optiq's own model classes.
+
 The loop is mlx-optiq's own `stream_diffusion_generate`; its helpers are watched while it runs. The
 file holds, for step s of canvas c, `canvas.<c>.step.<s>.` with `tokens` (the canvas the model sees),
 `logits` (raw, in the model's own dtype), `conditioning` (the soft embeddings it is given, from the
@@ -20,7 +22,8 @@ from 1 over all canvases, it also holds the named intermediates of that step as 
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+HERE = os.path.dirname(__file__)
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "mlx_lm")]
 
 from protocol import describe_cache, greeting, save, serve  # noqa: E402
 
@@ -185,7 +188,6 @@ def denoise(request):
     wanted = request.get("taps")
     taps = None
     if wanted is not None:
-        sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "mlx_lm"))
         from taps import Taps
 
         taps = Taps(model, sys.modules["optiq.vlm._mlxvlm.models.diffusion_gemma.language"])
@@ -231,7 +233,28 @@ def composition(request, watch, model):
     }
 
 
-REQUESTS = {"hello": hello, "denoise": denoise}
+def build(config):
+    """The model of a config, unloaded."""
+    import importlib
+
+    optiq()
+    package = "optiq.vlm._mlxvlm.models.diffusion_gemma"
+    configs = importlib.import_module(f"{package}.config")
+    models = importlib.import_module(f"{package}.diffusion_gemma")
+    if config.get("model_type") != "diffusion_gemma":
+        raise ValueError(f"model_type {config.get('model_type')!r}, this oracle asks mlx-optiq for "
+                         "diffusion_gemma only")
+    return models.Model(configs.ModelConfig.from_dict(config))
+
+
+def inventory(request):
+    """The tensors that a config's model class wants, and the digests of their synthetic values."""
+    from inventory import inventory as answer_inventory
+
+    return answer_inventory(request, build)
+
+
+REQUESTS = {"hello": hello, "denoise": denoise, "inventory": inventory}
 
 if __name__ == "__main__":
     serve(REQUESTS)

@@ -8,8 +8,8 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    Case, CaseError, DEFAULT_PREFILL_STEP, DecodeFrom, Kind, Prompt, Replay, meta_file, op_file,
-    toml_dir,
+    Case, CaseError, DEFAULT_PREFILL_STEP, DecodeFrom, Kind, Prompt, Replay, denoise_file,
+    meta_file, op_file, toml_dir,
 };
 use crate::{row::Tier, synthetic::Lane};
 
@@ -54,6 +54,9 @@ pub fn load_all(cases: &Path) -> Result<Vec<Case>, CaseError> {
             all.extend(&path, load_replays(&path, tier, oracle)?)?;
         }
     }
+    for path in toml_dir::files(&cases.join(Tier::L2.name()))? {
+        all.extend(&path, denoise_file::load(&path)?)?;
+    }
     for path in toml_dir::files(&cases.join(Tier::Meta.name()))? {
         all.extend(&path, meta_file::load(&path)?)?;
     }
@@ -87,40 +90,50 @@ fn load_replays(path: &Path, tier: Tier, oracle: &str) -> Result<Vec<Case>, Case
     let wire: WireFile = toml_dir::read(path)?;
     let mut cases = Vec::new();
     for case in wire.case {
-        let lanes = lanes(path, &case)?;
+        let lanes = lane_reasons(path, &case.name, &case.lanes, &case.not_frozen)?;
         let replay = validate(path, oracle, &case)?;
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let (tier_name, name, model) = (tier.name(), &case.name, &case.model);
+        let (name, model) = (&case.name, &case.model);
         let mut add = |id, replay| {
             cases.push(Case { id, tier, why: case.why.clone(), kind: Kind::Replay(replay) });
         };
         if lanes.is_empty() {
-            add(format!("{tier_name}/{stem}/{name}"), replay);
+            add(whole_name(path, tier, None, name), replay);
             continue;
         }
         for (lane, not_frozen) in lanes {
-            let lane = lane.name();
-            let model = format!("{model}-{lane}");
+            let model = format!("{model}-{}", lane.name());
             let replay = Replay { model, not_frozen, ..replay.clone() };
-            add(format!("{tier_name}/{stem}/{lane}/{name}"), replay);
+            add(whole_name(path, tier, Some(lane), name), replay);
         }
     }
     Ok(cases)
 }
 
+/// `<tier>/<file stem>/<lane>/<name>`, without the lane where there is none.
+pub(super) fn whole_name(path: &Path, tier: Tier, lane: Option<Lane>, name: &str) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let lane = lane.map(|lane| format!("{}/", lane.name())).unwrap_or_default();
+    format!("{}/{stem}/{lane}{name}", tier.name())
+}
+
 /// Every lane with the reason it is not frozen, if it is not; none where the case names no lane.
-fn lanes(path: &Path, wire: &WireReplay) -> Result<Vec<(Lane, Option<String>)>, CaseError> {
-    if wire.lanes.is_empty() && wire.not_frozen.is_empty() {
+pub(super) fn lane_reasons(
+    path: &Path,
+    case: &str,
+    lanes: &[Lane],
+    not_frozen: &BTreeMap<Lane, String>,
+) -> Result<Vec<(Lane, Option<String>)>, CaseError> {
+    if lanes.is_empty() && not_frozen.is_empty() {
         return Ok(Vec::new());
     }
     let lane = |lane: Lane| {
-        let (listed, reason) = (wire.lanes.contains(&lane), wire.not_frozen.get(&lane));
+        let (listed, reason) = (lanes.contains(&lane), not_frozen.get(&lane));
         if listed == reason.is_some() || reason.is_some_and(|reason| reason.trim().is_empty()) {
             let message = format!(
                 "lane {} must be in `lanes`, or in `not-frozen` with a reason",
                 lane.name()
             );
-            return Err(invalid(path, &wire.name, message));
+            return Err(invalid(path, case, message));
         }
         Ok((lane, reason.cloned()))
     };

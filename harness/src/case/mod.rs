@@ -1,8 +1,10 @@
 //! Cases are data: TOML files under `goldens/cases/<tier>/`, read strictly.
 //!
-//! A file holds `[[case]]` tables. The full id of a case is `<tier>/<file stem>/<name>`; the folder
+//! A file holds `[[case]]` tables, or `[[denoise]]` tables in tier L2. The full id of a case is `<tier>/<file stem>/<name>`; the folder
 //! names the tier, so that a case can be found from its id alone.
 
+mod denoise;
+mod denoise_file;
 mod file;
 mod filter;
 mod meta_file;
@@ -15,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::toml_dir::read as read_toml;
 pub use self::{
+    denoise::{Denoise, DenoiseSettings, SamplerName},
     file::load_all,
     filter::{Filter, parse_shard},
 };
@@ -103,6 +106,8 @@ pub struct Case {
 pub enum Kind {
     /// Replays a model against frozen logits.
     Replay(Replay),
+    /// Denoises canvases beside a frozen run.
+    Denoise(Denoise),
     /// Calls an op and compares with the float64 reference.
     Op(OpCase),
     /// Asks a model the same thing in several ways.
@@ -141,6 +146,11 @@ impl Case {
                 "prompt": replay.prompt, "decode": replay.decode,
                 "decode-from": replay.decode_from, "prefill-step": replay.prefill_step,
             }),
+            Kind::Denoise(denoise) => serde_json::json!({
+                "id": self.id, "model": denoise.model, "oracle": denoise.oracle,
+                "prompt": denoise.prompt, "settings": denoise.settings,
+                "canvas-steps": denoise.canvas_steps,
+            }),
             Kind::Op(op) => serde_json::json!({ "id": self.id, "op": op }),
             Kind::Meta(meta) => serde_json::json!({ "id": self.id, "meta": meta }),
         };
@@ -151,6 +161,7 @@ impl Case {
     pub fn oracle(&self) -> &str {
         match &self.kind {
             Kind::Replay(replay) => &replay.oracle,
+            Kind::Denoise(denoise) => &denoise.oracle,
             Kind::Op(_) => "ref64",
             Kind::Meta(_) => "self",
         }
@@ -160,6 +171,29 @@ impl Case {
     pub fn replay(&self) -> Option<&Replay> {
         match &self.kind {
             Kind::Replay(replay) => Some(replay),
+            Kind::Denoise(_) | Kind::Op(_) | Kind::Meta(_) => None,
+        }
+    }
+
+    /// Whether a golden answers this case.
+    pub fn has_golden(&self) -> bool {
+        matches!(self.kind, Kind::Replay(_) | Kind::Denoise(_))
+    }
+
+    /// Why the oracle cannot answer, where it cannot: the case is never run and never held.
+    pub fn not_frozen(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Replay(replay) => replay.not_frozen.as_deref(),
+            Kind::Denoise(denoise) => denoise.not_frozen.as_deref(),
+            Kind::Op(_) | Kind::Meta(_) => None,
+        }
+    }
+
+    /// Why its golden may be degenerate, where it is meant.
+    pub fn degenerate_because(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Replay(replay) => replay.degenerate_because.as_deref(),
+            Kind::Denoise(denoise) => denoise.degenerate_because.as_deref(),
             Kind::Op(_) | Kind::Meta(_) => None,
         }
     }
@@ -168,6 +202,7 @@ impl Case {
     pub fn model(&self) -> Option<&str> {
         match &self.kind {
             Kind::Replay(replay) => Some(&replay.model),
+            Kind::Denoise(denoise) => Some(&denoise.model),
             Kind::Op(_) => None,
             Kind::Meta(meta) => Some(&meta.model),
         }
@@ -177,6 +212,7 @@ impl Case {
     pub fn checks(&self) -> Vec<String> {
         let names = match &self.kind {
             Kind::Replay(replay) => replay.checks(),
+            Kind::Denoise(denoise) => denoise.checks(),
             Kind::Op(op) => op.calls().iter().map(crate::ops::Call::name).collect(),
             Kind::Meta(meta) => meta.checks(),
         };

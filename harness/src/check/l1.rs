@@ -20,10 +20,12 @@ use crate::{
 };
 
 /// Why a case ended before all its checks were made.
-enum Stop {
+pub(super) enum Stop {
     Golden(GoldenError),
     Engine(EngineError),
     NotAReplay,
+    /// The engine took other steps than the golden.
+    Steps(String),
 }
 
 impl fmt::Display for Stop {
@@ -32,6 +34,7 @@ impl fmt::Display for Stop {
             Self::Golden(error) => error.fmt(f),
             Self::Engine(error) => error.fmt(f),
             Self::NotAReplay => f.write_str("this case replays no model"),
+            Self::Steps(message) => f.write_str(message),
         }
     }
 }
@@ -55,9 +58,19 @@ impl From<EngineError> for Stop {
 
 /// Runs every check of the job's case; `emit` gets exactly one row for each.
 pub fn run(job: &Job, emit: &mut dyn FnMut(Row)) {
-    let mut pending = job.case.checks().into_iter().peekable();
-    let stopped = replay(job, &mut pending, emit);
-    let Err(stop) = stopped else { return };
+    let mut pending = job.case.checks().into_iter();
+    if let Err(stop) = replay(job, &mut pending, emit) {
+        tell(job, &stop, pending, emit);
+    }
+}
+
+/// Rows of the checks that were not made: the first says why.
+pub(super) fn tell(
+    job: &Job,
+    stop: &Stop,
+    mut pending: impl Iterator<Item = String>,
+    emit: &mut dyn FnMut(Row),
+) {
     let message = stop.to_string();
     let (first, rest) = if let Stop::Golden(_) = stop {
         let outcome = Outcome::NotRun { kind: NotRunKind::GoldenUnfit, message };

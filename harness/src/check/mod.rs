@@ -1,6 +1,8 @@
 //! Running a case: the engine answers, the answer is compared, each check becomes a row.
 
 #[cfg(feature = "engine")]
+pub mod denoise;
+#[cfg(feature = "engine")]
 pub mod l1;
 #[cfg(feature = "engine")]
 pub mod meta;

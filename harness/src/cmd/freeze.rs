@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use super::{Common, Failure, Result, say};
 use crate::{
-    case::{self, Case, CaseError, Filter, Replay},
+    case::{self, Case, CaseError, Filter},
     exit::ExitCode,
     fingerprint::Fingerprint,
     golden::{GoldenError, Store, in_ci},
@@ -51,8 +51,8 @@ pub fn run(common: &Common, args: &Args) -> Result {
     let here = worker::probe(&program).map_err(|error| Failure::new(ExitCode::Crashed, error))?;
     let registry = Registry::load(&root).map_err(usage)?;
     let mut exit = ExitCode::Held;
-    for (case, replay) in &cases {
-        match freeze_one(&root, &registry, &here, &mut oracles, case, replay)? {
+    for case in &cases {
+        match freeze_one(&root, &registry, &here, &mut oracles, case)? {
             ExitCode::Held => {}
             other => exit = other,
         }
@@ -80,29 +80,26 @@ fn is_lane_of(model: &str, name: &str) -> bool {
     lane.is_some_and(|lane| Lane::ALL.iter().any(|known| known.name() == lane))
 }
 
-fn chosen(root: &Root, arguments: &[String], synthetic: &[String]) -> Result<Vec<(Case, Replay)>> {
-    let named = |name: &String| arguments.contains(name);
+fn chosen(root: &Root, arguments: &[String], synthetic: &[String]) -> Result<Vec<Case>> {
     // The name of a folder stands for its lanes alone: `gemma` does not mean `gemma2`.
     let ids: Vec<_> = arguments.iter().filter(|name| !synthetic.contains(name)).cloned().collect();
     let filter = Filter { ids, ..Filter::default() };
     let all = case::load_all(&root.cases()).map_err(usage)?;
-    let replays = all.into_iter().filter_map(|case| Some((case.replay()?.clone(), case)));
-    Ok(replays
-        .filter(|(replay, case)| {
-            named(&replay.model)
-                || synthetic.iter().any(|name| is_lane_of(&replay.model, name))
-                || (!filter.ids.is_empty() && !filter.select(vec![case.clone()]).is_empty())
-        })
-        .map(|(replay, case)| (case, replay))
-        .collect())
+    let wanted = |case: &Case| {
+        let model = case.model().unwrap_or_default();
+        arguments.iter().any(|name| name == model)
+            || synthetic.iter().any(|name| is_lane_of(model, name))
+            || (!filter.ids.is_empty() && !filter.select(vec![case.clone()]).is_empty())
+    };
+    Ok(all.into_iter().filter(|case| case.has_golden() && wanted(case)).collect())
 }
 
 /// Asks for the tensors of a synthetic model, and gives it a case if it has none.
 fn prepare(root: &Root, name: &str, oracles: &mut Oracles<'_>) -> Result<()> {
     let all = case::load_all(&root.cases()).map_err(usage)?;
-    let mut replays = all.iter().filter_map(Case::replay);
-    let replay = replays.find(|replay| is_lane_of(&replay.model, name));
-    let oracle = replay.map_or(DEFAULT_ORACLE, |replay| &replay.oracle);
+    let mut own = all.iter().filter(|case| case.has_golden());
+    let own = own.find(|case| case.model().is_some_and(|model| is_lane_of(model, name)));
+    let oracle = own.map_or(DEFAULT_ORACLE, Case::oracle);
     let dir = root.synthetic().join(name);
     let changed = synthetic::ask(oracles.get(oracle)?, &dir).map_err(|error| {
         let exit = match error {
@@ -114,7 +111,7 @@ fn prepare(root: &Root, name: &str, oracles: &mut Oracles<'_>) -> Result<()> {
     if changed {
         say(format_args!("tensors     goldens/synthetic/{name}/tensors.json"));
     }
-    if replay.is_none() {
+    if own.is_none() {
         let path = root.cases().join("l1").join(format!("{name}.toml"));
         write_case(&path, name)?;
         say(format_args!("case        {}", root.relative(&path)));
@@ -139,12 +136,12 @@ fn freeze_one(
     here: &Fingerprint,
     oracles: &mut Oracles<'_>,
     case: &Case,
-    replay: &Replay,
 ) -> Result {
-    let model = registry.get(&replay.model).ok_or_else(|| {
-        Failure::usage(format!("{}: model `{}` is not registered", case.id, replay.model))
-    })?;
-    if let Some(reason) = &replay.not_frozen {
+    let name = case.model().unwrap_or_default();
+    let model = registry
+        .get(name)
+        .ok_or_else(|| Failure::usage(format!("{}: model `{name}` is not registered", case.id)))?;
+    if let Some(reason) = case.not_frozen() {
         say(format_args!("not frozen  {}  {reason}", case.id));
         return Ok(ExitCode::Held);
     }
@@ -161,8 +158,8 @@ fn freeze_one(
     let digests = ModelDigests::of(&dir).map_err(|error| Failure::new(ExitCode::Golden, error))?;
     let store = Store::new(&root.frozen(), here);
     let pending = store.path_of(&format!("{}.new", case.id));
-    let oracle = oracles.get(&replay.oracle)?;
-    match freeze(oracle, case, replay, &dir, &digests, here, &pending) {
+    let oracle = oracles.get(case.oracle())?;
+    match freeze(oracle, case, &dir, &digests, here, &pending) {
         Ok(_) => {
             say(format_args!("pending     {}  {}", case.id, root.relative(&pending)));
             Ok(ExitCode::Held)

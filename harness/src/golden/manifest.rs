@@ -34,6 +34,23 @@ pub struct Composition {
     pub attention: String,
     /// Fused kernels in use, by lever.
     pub kernels: Vec<String>,
+    /// How canvases were denoised, for a diffusion model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denoising: Option<Denoising>,
+}
+
+/// How canvases were denoised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Denoising {
+    /// The sampler with its bound, `entropy-bound(0.1)`.
+    pub sampler: String,
+    /// Temperature of the samples, `0.7`.
+    pub temperature: String,
+    /// Tokens of each canvas.
+    pub canvases: Vec<usize>,
+    /// Steps each canvas took.
+    pub steps: Vec<usize>,
 }
 
 /// One frozen tensor.
@@ -70,7 +87,8 @@ pub struct Manifest {
     pub composition: Composition,
     /// Prompt ids.
     pub prompt: Vec<u32>,
-    /// Ids of the decode steps, chosen greedily or taken from the prompt; the engine replays them.
+    /// Ids of the decode steps, chosen greedily or taken from the prompt; the engine replays them. Of
+    /// denoised canvases, the ids they came to.
     pub steps: Vec<u32>,
     /// What the answer holds: distinct tokens, margins, entropy.
     pub strength: serde_json::Value,

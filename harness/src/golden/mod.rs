@@ -10,7 +10,7 @@ mod store;
 use std::path::PathBuf;
 
 pub use self::{
-    manifest::{Composition, GOLDEN_SCHEMA, Manifest, OracleVersion, TensorEntry},
+    manifest::{Composition, Denoising, GOLDEN_SCHEMA, Manifest, OracleVersion, TensorEntry},
     review::{Pending, accept, accept_live, in_ci, orphans, pending, reject},
     store::{Golden, MANIFEST, Store, TENSORS, freeze_into},
 };
@@ -72,6 +72,19 @@ pub enum GoldenError {
         case: String,
         /// What it lacks.
         reason: String,
+    },
+    /// The oracle took other steps than the case names.
+    #[error(
+        "{case}: the oracle took {found:?} steps on its canvases, the case says {wanted:?}; mend \
+         `canvas-steps`"
+    )]
+    OtherSteps {
+        /// The case.
+        case: String,
+        /// Steps of each canvas.
+        found: Vec<usize>,
+        /// Those of the case.
+        wanted: Vec<usize>,
     },
     /// Goldens are never written in continuous integration.
     #[error("refusing to write goldens while CI is set; freeze and accept them on a desk")]

@@ -8,9 +8,12 @@ use std::{
 
 use mlx_parity_tensor::{HostTensor, safetensors::SafetensorsFile};
 
-use super::{Answer, FreezeAnswer, FreezeRequest, Oracle, PromptWire, Request};
+use super::{
+    Answer, DenoiseRequest, FreezeAnswer, FreezeRequest, Oracle, OracleError, PromptWire, Request,
+    TapRequest,
+};
 use crate::{
-    case::{Case, DecodeFrom, Prompt, Replay},
+    case::{Case, DecodeFrom, Denoise, Kind, Prompt, Replay},
     compare::Strength,
     fingerprint::Fingerprint,
     golden::{self, GOLDEN_SCHEMA, GoldenError, Manifest, OracleVersion, TensorEntry},
@@ -32,15 +35,19 @@ pub enum FreezeError {
 pub fn freeze(
     oracle: &mut Oracle,
     case: &Case,
-    replay: &Replay,
     model: &Path,
     digests: &ModelDigests,
     here: &Fingerprint,
     dir: &Path,
 ) -> Result<Manifest, FreezeError> {
     let scratch = scratch_file(dir)?;
-    let result = answer_into(oracle, replay, model, &scratch).and_then(|answer| {
-        let manifest = describe(oracle, case, replay, digests, here, answer, &scratch)?;
+    let answer = match &case.kind {
+        Kind::Replay(replay) => replayed(oracle, replay, model, &scratch),
+        Kind::Denoise(denoise) => denoised(oracle, case, denoise, model, &scratch),
+        Kind::Op(_) | Kind::Meta(_) => Err(unasked(oracle, "a case that no golden answers")),
+    };
+    let result = answer.and_then(|answer| {
+        let manifest = describe(oracle, case, digests, here, answer, &scratch)?;
         golden::freeze_into(dir, &manifest, &scratch)?;
         Ok(manifest)
     });
@@ -59,7 +66,7 @@ fn scratch_file(dir: &Path) -> Result<PathBuf, GoldenError> {
     Ok(parent.join(format!(".{name}.answer-{}.safetensors", std::process::id())))
 }
 
-fn answer_into(
+fn replayed(
     oracle: &mut Oracle,
     replay: &Replay,
     model: &Path,
@@ -76,11 +83,63 @@ fn answer_into(
     };
     match oracle.ask(&Request::Freeze(request))? {
         Answer::Frozen(answer) => Ok(answer),
-        other => Err(super::OracleError::Protocol {
-            name: oracle.hello().oracle.clone(),
-            message: format!("it answered {other:?} to a freeze request"),
+        other => Err(unasked(oracle, &format!("it answered {other:?} to a freeze request"))),
+    }
+}
+
+fn denoised(
+    oracle: &mut Oracle,
+    case: &Case,
+    denoise: &Denoise,
+    model: &Path,
+    out: &Path,
+) -> Result<FreezeAnswer, FreezeError> {
+    let request = denoise_request(denoise, model, out, None);
+    let answer = match oracle.ask(&Request::Denoise(request))? {
+        Answer::Denoised(answer) => answer,
+        other => {
+            return Err(unasked(oracle, &format!("it answered {other:?} to a denoise request")));
         }
-        .into()),
+    };
+    if answer.canvas_steps != denoise.canvas_steps {
+        let (found, wanted) = (answer.canvas_steps, denoise.canvas_steps.clone());
+        return Err(GoldenError::OtherSteps { case: case.id.clone(), found, wanted }.into());
+    }
+    Ok(FreezeAnswer {
+        prompt: denoise.prompt.clone(),
+        steps: answer.ids,
+        composition: answer.composition,
+    })
+}
+
+fn unasked(oracle: &Oracle, message: &str) -> FreezeError {
+    let name = oracle.hello().oracle.clone();
+    OracleError::Protocol { name, message: message.to_owned() }.into()
+}
+
+/// The question that a denoising case asks an oracle.
+pub fn denoise_request(
+    denoise: &Denoise,
+    model: &Path,
+    out: &Path,
+    taps: Option<TapRequest>,
+) -> DenoiseRequest {
+    let settings = &denoise.settings;
+    DenoiseRequest {
+        model: model.into(),
+        prompt: denoise.prompt.clone(),
+        max_tokens: settings.max_tokens,
+        steps: settings.steps,
+        seed: settings.seed,
+        temperature: settings.temperature,
+        sampler: settings.sampler,
+        threshold: settings.threshold,
+        min_canvas: settings.min_canvas,
+        max_canvas: settings.max_canvas,
+        prefill_step: settings.prefill_step,
+        stop: settings.stop.clone(),
+        out: out.into(),
+        taps,
     }
 }
 
@@ -95,7 +154,6 @@ pub fn prompt_wire(prompt: &Prompt) -> PromptWire {
 fn describe(
     oracle: &Oracle,
     case: &Case,
-    replay: &Replay,
     digests: &ModelDigests,
     here: &Fingerprint,
     answer: FreezeAnswer,
@@ -112,7 +170,7 @@ fn describe(
             strength.add_logits(name, &tensor.view());
         }
     }
-    let strength = judge(case, replay, &strength)?;
+    let strength = judge(case, &strength)?;
     let fingerprint = Fingerprint {
         mlx: hello.packages.get("mlx").cloned().unwrap_or_default(),
         backend: hello.backend.clone(),
@@ -140,12 +198,8 @@ fn entry(tensor: &HostTensor) -> TensorEntry {
 }
 
 /// Refuses an answer that could not tell a right engine from a wrong one (design §3.3).
-fn judge(
-    case: &Case,
-    replay: &Replay,
-    strength: &Strength,
-) -> Result<serde_json::Value, GoldenError> {
-    match (strength.refusal(), &replay.degenerate_because) {
+fn judge(case: &Case, strength: &Strength) -> Result<serde_json::Value, GoldenError> {
+    match (strength.refusal(), case.degenerate_because()) {
         (Some(reason), None) => {
             Err(GoldenError::Degenerate { case: case.id.clone(), reason: reason.to_string() })
         }

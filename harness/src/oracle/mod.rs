@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 pub use self::{
     client::{Launch, Oracle},
-    freeze::{FreezeError, freeze, prompt_wire},
+    freeze::{FreezeError, denoise_request, freeze, prompt_wire},
     protocol::{
-        Answer, FreezeAnswer, FreezeRequest, Hello, InventoryAnswer, PROTOCOL, PromptWire, Request,
-        TapRequest,
+        Answer, DenoiseAnswer, DenoiseRequest, FreezeAnswer, FreezeRequest, Hello, InventoryAnswer,
+        PROTOCOL, PromptWire, Request, TapRequest,
     },
 };
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::golden::Composition;
+use crate::{case::SamplerName, golden::Composition};
 
 /// The version both sides must speak.
 pub const PROTOCOL: u32 = 1;
@@ -17,6 +17,8 @@ pub enum Request {
     Hello,
     /// Prompt a model, decode greedily, keep the logits.
     Freeze(FreezeRequest),
+    /// Denoise canvases behind a prompt, keep every step.
+    Denoise(DenoiseRequest),
     /// Which tensors does the model of a config have?
     Inventory {
         /// The config file.
@@ -43,10 +45,43 @@ pub struct FreezeRequest {
     pub taps: Option<TapRequest>,
 }
 
+/// What to denoise.
+#[derive(Debug, Clone, Serialize)]
+pub struct DenoiseRequest {
+    /// Folder of the model.
+    pub model: PathBuf,
+    /// Token ids.
+    pub prompt: Vec<u32>,
+    /// The most tokens over all canvases.
+    pub max_tokens: usize,
+    /// Steps of a canvas.
+    pub steps: usize,
+    /// Seed of `mx.random`.
+    pub seed: u64,
+    /// Of the samples.
+    pub temperature: f64,
+    /// Which positions a step commits.
+    pub sampler: SamplerName,
+    /// Confidence that commits a position.
+    pub threshold: f64,
+    /// The shortest canvas.
+    pub min_canvas: Option<usize>,
+    /// The longest canvas.
+    pub max_canvas: Option<usize>,
+    /// Prompt tokens per call.
+    pub prefill_step: Option<usize>,
+    /// Ids that end the run.
+    pub stop: Vec<u32>,
+    /// Where the tensors go.
+    pub out: PathBuf,
+    /// Named intermediates to keep as well.
+    pub taps: Option<TapRequest>,
+}
+
 /// Which step to watch.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct TapRequest {
-    /// 0 is the prefill, 1 the first decode step.
+    /// 0 is the prefill, 1 the first decode step; of denoised canvases, 1 is the first of all steps.
     pub step: usize,
 }
 
@@ -68,6 +103,8 @@ pub enum Answer {
     Hello(Hello),
     /// To [`Request::Freeze`].
     Frozen(FreezeAnswer),
+    /// To [`Request::Denoise`].
+    Denoised(DenoiseAnswer),
     /// To [`Request::Inventory`].
     Inventory(InventoryAnswer),
     /// To any request that failed.
@@ -108,6 +145,17 @@ pub struct FreezeAnswer {
     pub prompt: Vec<u32>,
     /// Ids of the decode steps.
     pub steps: Vec<u32>,
+    /// How it was computed.
+    pub composition: Composition,
+}
+
+/// What was denoised; the tensors of every step are in the file that was asked for.
+#[derive(Debug, Clone, Deserialize)]
+pub struct DenoiseAnswer {
+    /// The new ids, without the one that ended the run.
+    pub ids: Vec<u32>,
+    /// Steps of each canvas.
+    pub canvas_steps: Vec<usize>,
     /// How it was computed.
     pub composition: Composition,
 }

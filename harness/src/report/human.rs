@@ -3,7 +3,7 @@
 use super::{Context, columns, thousands};
 use crate::{
     compare::{ToleranceReport, tolerance::WorstElement},
-    row::{NotRunKind, Outcome, Row, Tier},
+    row::{FIRST_IN, NotRunKind, Outcome, Row, Tier},
     summary::{Counts, Group, groups},
 };
 
@@ -115,10 +115,12 @@ fn over(report: &ToleranceReport) -> Vec<String> {
     lines
 }
 
-fn tensor_name(row: &Row) -> &'static str {
+fn tensor_name(row: &Row) -> &str {
+    let named = row.notes.iter().find_map(|note| note.strip_prefix(FIRST_IN));
     match row.tier {
         Tier::Ops => "value",
-        _ if row.id.ends_with("/tokenize") => "ids",
+        _ if let Some(name) = named => name,
+        _ if row.id.ends_with("/tokenize") || row.id.ends_with("/ids") => "ids",
         _ => "logits",
     }
 }

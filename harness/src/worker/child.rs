@@ -1,6 +1,9 @@
 //! The worker's side: reads jobs from stdin, writes rows to stdout.
 
-use std::io::{BufRead as _, Write as _};
+use std::{
+    io::{BufRead as _, Write as _},
+    path::Path,
+};
 
 use super::{Command, Job, Message};
 use crate::{case::Kind, check, fingerprint::Fingerprint};
@@ -17,7 +20,7 @@ pub fn serve() -> anyhow::Result<()> {
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
             Command::Run(job) => run(&job)?,
-            Command::Tap { job, step, out } => match check::l1::tap(&job, step, &out) {
+            Command::Tap { job, step, out } => match tap(&job, step, &out) {
                 Ok(()) => say(&Message::Done)?,
                 Err(message) => say(&Message::Broken(message))?,
             },
@@ -26,10 +29,18 @@ pub fn serve() -> anyhow::Result<()> {
     Ok(())
 }
 
+fn tap(job: &Job, step: usize, out: &Path) -> Result<(), String> {
+    match job.case.kind {
+        Kind::Denoise(_) => check::denoise::tap(job, step, out),
+        _ => check::l1::tap(job, step, out),
+    }
+}
+
 fn run(job: &Job) -> anyhow::Result<()> {
     let mut failed = None;
     let check = match job.case.kind {
         Kind::Replay(_) => check::l1::run,
+        Kind::Denoise(_) => check::denoise::run,
         Kind::Op(_) => check::ops::run,
         Kind::Meta(_) => check::meta::run,
     };

@@ -63,7 +63,7 @@ pub enum Command {
     Tap {
         /// The case.
         job: Box<Job>,
-        /// 0 is the prefill, 1 the first decode step.
+        /// 0 is the prefill, 1 the first decode step; of denoised canvases, 1 is the first of all steps.
         step: usize,
         /// The safetensors file to write.
         out: PathBuf,

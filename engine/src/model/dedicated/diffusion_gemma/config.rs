@@ -25,7 +25,7 @@ struct WireModel {
     #[serde(rename = "eoi_token_id")]
     _eoi_token_id: Option<u32>,
     #[serde(default = "default_image_token_id")]
-    image_token_id: Option<u32>,
+    image_token_id: u32,
     video_token_id: Option<u32>,
     #[serde(default = "default_canvas_length")]
     canvas_length: usize,
@@ -35,8 +35,8 @@ struct WireModel {
     tie_word_embeddings: Option<bool>,
 }
 
-fn default_image_token_id() -> Option<u32> {
-    Some(258_880)
+fn default_image_token_id() -> u32 {
+    258_880
 }
 fn default_canvas_length() -> usize {
     256
@@ -242,7 +242,7 @@ impl DiffusionGemmaConfig {
             top_k: wire.top_k_experts,
             softcap: wire.final_logit_softcapping,
             canvas_length: outer.canvas_length,
-            media_tokens: outer.image_token_id.into_iter().chain(outer.video_token_id).collect(),
+            media_tokens: [outer.image_token_id].into_iter().chain(outer.video_token_id).collect(),
             pad_token: pad_token(&text, wire.vocab_size)?,
             decoding: decoding(file)?,
         };

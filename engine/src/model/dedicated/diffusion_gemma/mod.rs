@@ -81,7 +81,7 @@ impl DiffusionGemma {
         caches: &mut [KvCache],
         sink: &mut TapSink,
     ) -> Result<(), EngineError> {
-        let mut h = self.embed(&self.without_media(ids)?)?;
+        let mut h = self.embed(&self.without_media(ids)?, sink)?;
         let masks = [LayerKind::Full, LayerKind::Sliding]
             .map(|kind| self.reading_mask(kind, h.dim(1), caches));
         let [full, sliding] = masks;
@@ -110,8 +110,9 @@ impl DiffusionGemma {
     }
 
     /// The embedding's rows times the root of the width.
-    fn embed(&self, ids: &Array) -> Result<Array, EngineError> {
+    fn embed(&self, ids: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
         let h = self.embed_tokens.forward(ids)?;
+        sink.tap("embed", &h);
         let root = ops::scalar(self.embed_scale(), h.dtype())?;
         ops::multiply(&h, &root)
     }
@@ -179,7 +180,7 @@ impl DiffusionGemma {
         prefixes: &[Prefix],
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let embedded = self.embed(ids)?;
+        let embedded = self.embed(ids, sink)?;
         let soft = match soft {
             Some(soft) => ops::cast(soft, embedded.dtype())?,
             None => ops::zeros(embedded.shape(), embedded.dtype())?,
