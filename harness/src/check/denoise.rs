@@ -34,7 +34,7 @@ fn parts(job: &Job) -> Result<(&Denoise, &ReplayFiles), Stop> {
 
 fn load(job: &Job, files: &ReplayFiles) -> Result<Model, EngineError> {
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
-    Model::load(&files.model, &LoadOptions { fault })
+    Model::load(&files.model, &LoadOptions { fault, ..LoadOptions::default() })
 }
 
 fn options(settings: &DenoiseSettings) -> DenoiseOptions {
