@@ -39,12 +39,12 @@ struct Wire {
 }
 
 /// Every key of a llama config.
-pub(super) fn keys() -> Vec<&'static str> {
+pub(in crate::model) fn keys() -> Vec<&'static str> {
     all_keys::<Wire>(&Extents::LLAMA)
 }
 
 /// Reads a llama config.
-pub(super) fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
+pub(in crate::model) fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
     let (dims, rest) = Extents::LLAMA.read(file)?;
     let wire: Wire = rest.wire()?;
     refuse_other_maths(file, &wire)?;

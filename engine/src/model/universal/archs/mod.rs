@@ -13,7 +13,7 @@ mod granite;
 mod helium;
 mod hunyuan_v1_dense;
 mod internlm3;
-mod llama;
+pub(in crate::model) mod llama;
 mod mimo;
 mod nemotron;
 mod olmo2;
