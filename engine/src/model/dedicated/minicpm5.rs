@@ -1,4 +1,4 @@
-//! MiniCPM5: `mlx_lm/models/llama.py` without its branches, for configs of exactly known shapes.
+//! `MiniCPM5`: `mlx_lm/models/llama.py` without its branches, for configs of exactly known shapes.
 //!
 //! MiniCPM5-1B is published as a `llama` config. The same name covers models of other maths, so this
 //! network asks for the whole shape, as the strict reader of llama configs understands it; any other
@@ -89,7 +89,7 @@ fn rope(shape: &Dims) -> RopeConfig {
     RopeConfig { max_positions: shape.max_positions, ..RopeConfig::plain(ROPE_THETA) }
 }
 
-/// A MiniCPM5 model.
+/// A `MiniCPM5` model.
 struct MiniCpm5 {
     embed_tokens: Embedding,
     layers: Vec<Layer>,
