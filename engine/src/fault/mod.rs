@@ -45,6 +45,8 @@ pub enum Fault {
     EmbedScaleDtype,
     /// A model whose embedding is the output projection too uses a head that nothing was loaded into.
     TiedHeadIgnored,
+    /// The weights of the picked experts are not brought to a sum of 1.
+    UnnormalisedTopK,
     /// `abort()` in the third decode step.
     Abort,
     /// The third decode step never ends.
@@ -74,6 +76,7 @@ impl Fault {
         "swapped-gate-up",
         "embed-scale-dtype",
         "tied-head-ignored",
+        "unnormalised-top-k",
         "abort",
         "hang",
         "segv",
@@ -101,6 +104,7 @@ impl Fault {
             "swapped-gate-up" => Self::SwappedGateUp,
             "embed-scale-dtype" => Self::EmbedScaleDtype,
             "tied-head-ignored" => Self::TiedHeadIgnored,
+            "unnormalised-top-k" => Self::UnnormalisedTopK,
             "abort" => Self::Abort,
             "hang" => Self::Hang,
             "segv" => Self::Segv,

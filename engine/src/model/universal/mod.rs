@@ -8,6 +8,7 @@ mod layer;
 pub(super) mod mlp;
 mod moe;
 mod norm;
+mod router;
 pub(super) mod spec;
 
 use mlx_rs::{Array, Dtype};

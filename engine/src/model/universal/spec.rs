@@ -395,12 +395,12 @@ pub(crate) enum LogitScale {
 }
 
 /// Tensors that `sanitize` throws away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Drop {
     /// Those of exactly this name.
     Name(&'static str),
     /// Those whose name starts like this.
-    Prefix(&'static str),
+    Prefix(String),
     /// Those whose name has this in it.
     Contains(&'static str),
 }
@@ -412,9 +412,9 @@ impl Drop {
     pub const HEAD: Self = Self::Name("lm_head.weight");
 
     /// Whether this throws a tensor away.
-    pub fn covers(self, name: &str) -> bool {
+    pub fn covers(&self, name: &str) -> bool {
         match self {
-            Self::Name(exact) => name == exact,
+            Self::Name(exact) => name == *exact,
             Self::Prefix(start) => name.starts_with(start),
             Self::Contains(part) => name.contains(part),
         }

@@ -64,7 +64,7 @@ fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
     let mlp = MlpSpec::gated(dims.intermediate_size, Activation::Silu);
     let layer = LayerSpec::new(Block::PRE, attention, FeedForward::Dense(mlp));
     let tied = wire.tie_word_embeddings;
-    let mut drops = vec![Drop::INV_FREQ, Drop::Prefix("model.mtp_layers.")];
+    let mut drops = vec![Drop::INV_FREQ, Drop::Prefix("model.mtp_layers.".to_owned())];
     if tied {
         drops.push(Drop::HEAD);
     }

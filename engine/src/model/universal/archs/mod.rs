@@ -2,24 +2,34 @@
 
 mod cohere;
 mod cohere2;
+mod dots1;
 mod ernie4_5;
+mod ernie4_5_moe;
 mod exaone;
 mod exaone4;
+mod experts;
 mod gemma3_text;
 mod glm;
 mod glm4;
+mod glm4_moe;
 mod gpt_neox;
 mod granite;
+mod granitemoe;
 mod helium;
 mod hunyuan_v1_dense;
 mod internlm3;
 pub(in crate::model) mod llama;
 mod mimo;
+mod mixtral;
 mod nemotron;
 mod olmo2;
 mod olmo3;
+mod olmoe;
 mod phi;
+mod phimoe;
+mod qwen2_moe;
 pub(in crate::model) mod qwen3;
+mod qwen3_moe;
 mod seed_oss;
 mod shared;
 mod stablelm;
@@ -41,26 +51,35 @@ pub(in crate::model) struct Arch {
 
 /// Every architecture of the universal network, by name.
 pub(in crate::model) const ARCHS: &[Arch] = &[
-    cohere::ARCH,
     cohere2::ARCH,
+    cohere::ARCH,
+    dots1::ARCH,
     ernie4_5::ARCH,
-    exaone::ARCH,
+    ernie4_5_moe::ARCH,
     exaone4::ARCH,
+    exaone::ARCH,
     gemma3_text::ARCH,
-    glm::ARCH,
     glm4::ARCH,
+    glm4_moe::ARCH,
+    glm::ARCH,
     gpt_neox::ARCH,
     granite::ARCH,
+    granitemoe::ARCH,
     helium::ARCH,
     hunyuan_v1_dense::ARCH,
     internlm3::ARCH,
     llama::ARCH,
     mimo::ARCH,
+    mixtral::ARCH,
     nemotron::ARCH,
     olmo2::ARCH,
     olmo3::ARCH,
+    olmoe::ARCH,
     phi::ARCH,
+    phimoe::ARCH,
+    qwen2_moe::ARCH,
     qwen3::ARCH,
+    qwen3_moe::ARCH,
     seed_oss::ARCH,
     stablelm::ARCH,
     starcoder2::ARCH,
