@@ -33,7 +33,7 @@ struct NamedNorm(&'static str, Norm);
 
 enum FeedForwardBlock {
     Dense(Mlp),
-    Moe(Moe),
+    Moe(Box<Moe>),
 }
 
 impl Layer {
@@ -128,7 +128,9 @@ impl FeedForwardBlock {
     ) -> Result<Self, EngineError> {
         Ok(match spec {
             FeedForward::Dense(mlp) => Self::Dense(Mlp::load(weights, place, hidden, mlp, fault)?),
-            FeedForward::Moe(moe) => Self::Moe(Moe::load(weights, place, hidden, moe, fault)?),
+            FeedForward::Moe(moe) => {
+                Self::Moe(Box::new(Moe::load(weights, place, hidden, moe, fault)?))
+            }
         })
     }
 }

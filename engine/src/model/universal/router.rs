@@ -90,11 +90,11 @@ impl Choice {
     ) -> Result<Picked, EngineError> {
         match self {
             Self::SoftmaxThenTop { side, normalised } => {
-                let picked = top(ops::softmax(logits, true)?, side, picks)?;
+                let picked = top(&ops::softmax(logits, true)?, side, picks)?;
                 if normalised { picked.over_their_sum() } else { Ok(picked) }
             }
             Self::TopThenSoftmax { side, wide } => {
-                let Picked { experts, weights } = top(logits.clone(), side, picks)?;
+                let Picked { experts, weights } = top(logits, side, picks)?;
                 let weights = if wide {
                     ops::softmax(&ops::cast(&weights, Dtype::Float32)?, false)?
                 } else {
@@ -118,12 +118,12 @@ impl Choice {
     ) -> Result<Picked, EngineError> {
         match self {
             Self::SoftmaxThenTop { side, .. } | Self::TopThenSoftmax { side, .. } => {
-                top(ops::softmax(logits, true)?, side, picks)
+                top(&ops::softmax(logits, true)?, side, picks)
             }
             Self::Grouped(groups) => {
                 grouped(logits, correction, Groups { normalised: false, ..groups }, picks)
             }
-            Self::Wide(gating) => top(gating.of(logits)?, Side::First, picks),
+            Self::Wide(gating) => top(&gating.of(logits)?, Side::First, picks),
             Self::SparseMixer { .. } => {
                 let Picked { experts, .. } = self.pick(logits, correction, picks)?;
                 let weights = ops::take_along_axis(&ops::softmax(logits, true)?, &experts, -1)?;
@@ -156,9 +156,9 @@ fn positions(values: &Array, side: Side, picks: i32) -> Result<Array, EngineErro
 }
 
 /// The largest of each row of `weights` and where they stand.
-fn top(weights: Array, side: Side, picks: i32) -> Result<Picked, EngineError> {
-    let experts = positions(&weights, side, picks)?;
-    let weights = ops::take_along_axis(&weights, &experts, -1)?;
+fn top(weights: &Array, side: Side, picks: i32) -> Result<Picked, EngineError> {
+    let experts = positions(weights, side, picks)?;
+    let weights = ops::take_along_axis(weights, &experts, -1)?;
     Ok(Picked { experts, weights })
 }
 
@@ -203,7 +203,7 @@ fn without_weak_groups(ranked: &Array, groups: Groups) -> Result<Array, EngineEr
 }
 
 fn wide(logits: &Array, gating: Gating, picks: i32) -> Result<Picked, EngineError> {
-    let Picked { experts, weights } = top(gating.of(logits)?, Side::First, picks)?;
+    let Picked { experts, weights } = top(&gating.of(logits)?, Side::First, picks)?;
     let sum = ops::sum(&weights, Axes::Of(&[-1]), true)?;
     let sum = ops::maximum(&sum, &ops::scalar(1e-12, sum.dtype())?)?;
     Ok(Picked { experts, weights: ops::divide(&weights, &sum)? })

@@ -93,7 +93,7 @@ fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
     };
     let layers = (0..dims.num_layers)
         .map(|i| {
-            let feed_forward = if wire.is_sparse(i, &dims)? {
+            let feed_forward = if wire.is_sparse(i, &dims) {
                 FeedForward::Moe(moe(file, &wire, &dims)?)
             } else {
                 FeedForward::Dense(wire.mlp(dims.intermediate_size))
@@ -107,12 +107,12 @@ fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
 }
 
 impl Wire {
-    fn is_sparse(&self, layer: usize, dims: &Dims) -> Result<bool, EngineError> {
-        let start = self.moe_layer_start_index.as_ref().map_or(0, |bound| bound.least());
+    fn is_sparse(&self, layer: usize, dims: &Dims) -> bool {
+        let start = self.moe_layer_start_index.as_ref().map_or(0, Bound::least);
         let last = dims.num_layers - 1;
-        let end = self.moe_layer_end_index.as_ref().map_or(last, |bound| bound.most());
+        let end = self.moe_layer_end_index.as_ref().map_or(last, Bound::most);
         let in_step = (layer + 1).is_multiple_of(self.moe_layer_interval);
-        Ok(in_step && (start..=end).contains(&layer))
+        in_step && (start..=end).contains(&layer)
     }
 
     fn mlp(&self, width: usize) -> MlpSpec {
