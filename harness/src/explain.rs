@@ -94,6 +94,7 @@ fn replay_request(replay: &Replay, model: &Path, step: usize, out: &Path) -> Req
         forced: replay.decode_from == DecodeFrom::Prompt,
         prefill_step: replay.prefill_step,
         out: out.into(),
+        adapter: replay.adapter,
         taps: Some(TapRequest { step }),
     })
 }

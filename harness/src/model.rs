@@ -20,6 +20,9 @@ struct WireRegistry {
     model: Vec<ModelEntry>,
 }
 
+/// The folder of a model's LoRA adapter, where it has one, within its own.
+pub const ADAPTERS: &str = "adapters";
+
 /// One registered model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -171,6 +171,7 @@ mod tests {
                 decode_from: DecodeFrom::Greedy,
                 prefill_step: 1,
                 degenerate_because: None,
+                adapter: None,
                 not_frozen: None,
             }),
         }

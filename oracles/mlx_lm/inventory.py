@@ -65,8 +65,9 @@ def is_tied(config):
                for section in (config, config.get("text_config") or {}))
 
 
-def packings(model):
-    """How `mlx_lm.convert` would pack each module, 4 bits in groups of 32: None for not at all."""
+def packings(model, own_packings):
+    """How `mlx_lm.convert` would pack each module, 4 bits in groups of 32, or as the patterns of
+    `own_packings` say: None for not at all."""
     from mlx.utils import tree_flatten
     import mlx.nn as nn
 
@@ -77,6 +78,9 @@ def packings(model):
         if not hasattr(module, "to_quantized") or module.weight.shape[-1] % GROUP_SIZE:
             continue
         wanted = predicate(path, module) if predicate is not None else True
+        for pattern, packing in own_packings.items():
+            if re.search(pattern, path):
+                wanted = packing
         if wanted:
             own = wanted if isinstance(wanted, dict) else {}
             found[path] = {"bits": own.get("bits", BITS),
@@ -86,14 +90,14 @@ def packings(model):
     return found
 
 
-def entries(config, build=build):
+def entries(config, build=build, own_packings=()):
     """Every tensor of the checkpoint, in order of name; `build` makes the model of a config."""
     from mlx.utils import tree_flatten
     from mlx_lm.models.switch_layers import SwitchLinear
 
     model = build(config)
     modules = dict(model.named_modules())
-    packing = packings(model)
+    packing = packings(model, dict(own_packings))
     keeps = getattr(model, "cast_predicate", lambda _path: True)
     found = []
     for name, value in sorted(tree_flatten(model.parameters())):
@@ -139,9 +143,16 @@ def check(model, found):
 
 
 def inventory(request, build=build):
-    """Answers the request `inventory`: `config` is the file to read."""
+    """Answers the request `inventory`: `config` is the file to read.
+
+    Beside it, `packing.json` may map patterns of module paths to what the 4-bit lane packs them with
+    (`{"bits": 8, "group_size": 32}`, or false for not at all), as a `quant_predicate` would."""
+    from pathlib import Path
+
     from synthetic import digests
 
-    with open(request["config"], encoding="utf-8") as file:
-        found = entries(json.load(file), build)
+    config = Path(request["config"])
+    packing = config.with_name("packing.json")
+    own = json.loads(packing.read_text(encoding="utf-8")) if packing.exists() else {}
+    found = entries(json.loads(config.read_text(encoding="utf-8")), build, own)
     return {"reply": "inventory", "tensors": found, "digests": digests(found)}

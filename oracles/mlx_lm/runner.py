@@ -3,7 +3,8 @@
 Protocol 1 as `oracles/protocol.py` speaks it, with the requests
 
     {"protocol": 1, "id": 2, "request": "freeze", "model": DIR, "prompt": {"ids": [...]},
-     "steps": 32, "forced": false, "prefill_step": 2048, "out": FILE, "taps": null}
+     "steps": 32, "forced": false, "prefill_step": 2048, "out": FILE, "taps": null,
+     "adapter": null}
     {"protocol": 1, "id": 2, "reply": "frozen", "prompt": [...], "steps": [...],
      "composition": {...}}
 
@@ -13,7 +14,8 @@ Protocol 1 as `oracles/protocol.py` speaks it, with the requests
 `prompt` may be {"text": "..."} instead. Steps are greedy, or, where "forced", the last ids of the
 prompt one at a time; the answer's "prompt" then ends before them. With "taps": {"step": k} (0 is the prefill) the file also
 holds the named intermediates of that step as `tap.<call>.<name>`, the calls of a split prefill
-counted from 0. Tensors are written in the model's own dtype.
+counted from 0. "adapter" is "mounted" or "fused" where the LoRA adapter in the model's folder
+`adapters` is to be. Tensors are written in the model's own dtype.
 """
 
 import itertools
@@ -33,13 +35,25 @@ def hello(_request):
     return greeting("mlx-lm", PACKAGES)
 
 
-def load_model(folder):
+def load_model(folder, adapter=None):
     from pathlib import Path
 
-    from mlx_lm.utils import load_model as load
+    from mlx_lm.utils import load_adapters, load_model as load
 
     model, _config = load(Path(folder), lazy=False)
+    if adapter is not None:
+        model = load_adapters(model, os.path.join(folder, "adapters"))
     model.eval()
+    return fused(model) if adapter == "fused" else model
+
+
+def fused(model):
+    """The model with its LoRA layers fused, as `mlx_lm.fuse` does."""
+    from mlx.utils import tree_unflatten
+
+    layers = [(name, module.fuse(dequantize=False)) for name, module in model.named_modules()
+              if hasattr(module, "fuse")]
+    model.update_modules(tree_unflatten(layers))
     return model
 
 
@@ -60,7 +74,7 @@ def freeze(request):
     from taps import Taps
 
     folder = request["model"]
-    model = load_model(folder)
+    model = load_model(folder, request.get("adapter"))
     ids = prompt_ids(request["prompt"], folder)
     count = request["steps"]
     forced = []

@@ -8,8 +8,8 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    Case, CaseError, DEFAULT_PREFILL_STEP, DecodeFrom, Kind, Prompt, Replay, denoise_file,
-    meta_file, op_file, toml_dir,
+    AdapterUse, Case, CaseError, DEFAULT_PREFILL_STEP, DecodeFrom, Kind, Prompt, Replay,
+    denoise_file, meta_file, op_file, toml_dir,
 };
 use crate::{row::Tier, synthetic::Lane};
 
@@ -38,6 +38,7 @@ struct WireReplay {
     /// The lanes the oracle cannot answer in, with the reason.
     #[serde(default)]
     not_frozen: BTreeMap<Lane, String>,
+    adapter: Option<AdapterUse>,
 }
 
 /// Tiers whose cases replay a model against an oracle, with that oracle.
@@ -166,6 +167,7 @@ fn validate(path: &Path, oracle: &str, wire: &WireReplay) -> Result<Replay, Case
         prefill_step,
         degenerate_because: wire.degenerate_because.clone(),
         not_frozen: None,
+        adapter: wire.adapter,
     })
 }
 

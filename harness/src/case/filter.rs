@@ -73,6 +73,7 @@ mod tests {
                     prefill_step: 1,
                     not_frozen: None,
                     degenerate_because: None,
+                    adapter: None,
                 }),
             })
             .into()

@@ -135,17 +135,26 @@ pub struct Replay {
     /// Why the oracle cannot answer, where it cannot: the case is never run and never held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_frozen: Option<String>,
+    /// What is done with the adapter in the model's folder; absent, it is left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<AdapterUse>,
+}
+
+/// What is done with the LoRA adapter in the folder `adapters` of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdapterUse {
+    /// Its residual is added beside each layer.
+    Mounted,
+    /// Its product becomes part of the weights.
+    Fused,
 }
 
 impl Case {
     /// A digest of all that makes an answer of this case; a golden with another one is stale.
     pub fn digest(&self) -> String {
         let identity = match &self.kind {
-            Kind::Replay(replay) => serde_json::json!({
-                "id": self.id, "model": replay.model, "oracle": replay.oracle,
-                "prompt": replay.prompt, "decode": replay.decode,
-                "decode-from": replay.decode_from, "prefill-step": replay.prefill_step,
-            }),
+            Kind::Replay(replay) => replay.identity(&self.id),
             Kind::Denoise(denoise) => serde_json::json!({
                 "id": self.id, "model": denoise.model, "oracle": denoise.oracle,
                 "prompt": denoise.prompt, "settings": denoise.settings,
@@ -221,6 +230,18 @@ impl Case {
 }
 
 impl Replay {
+    fn identity(&self, id: &str) -> serde_json::Value {
+        let mut identity = serde_json::json!({
+            "id": id, "model": self.model, "oracle": self.oracle,
+            "prompt": self.prompt, "decode": self.decode,
+            "decode-from": self.decode_from, "prefill-step": self.prefill_step,
+        });
+        if let Some(adapter) = self.adapter {
+            identity["adapter"] = serde_json::json!(adapter);
+        }
+        identity
+    }
+
     fn checks(&self) -> Vec<String> {
         let tokenize = matches!(self.prompt, Prompt::Text(_)).then(|| "tokenize".to_owned());
         let steps = (1..=self.decode).map(|step| format!("decode/step-{step:03}"));

@@ -7,14 +7,17 @@ use std::{
     time::Instant,
 };
 
-use mlx_parity_engine::{Decoder, EngineError, Fault, LoadOptions, Model, Taps, Tokenizer};
+use mlx_parity_engine::{
+    Adapter, Decoder, EngineError, Fault, LoadOptions, Model, Taps, Tokenizer,
+};
 use mlx_parity_tensor::{HostTensor, safetensors};
 
 use crate::{
-    case::{DecodeFrom, Prompt, Replay},
+    case::{AdapterUse, DecodeFrom, Prompt, Replay},
     check,
     compare::{BitReport, bit_exact},
     golden::{Golden, GoldenError},
+    model::ADAPTERS,
     row::{NotRunKind, Outcome, Row},
     worker::{Job, ReplayFiles},
 };
@@ -108,9 +111,7 @@ fn replay(
         emit(timed.row(job, next(), &bit_exact(&got.view(), &want.view())));
     }
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
-    let loaded = Timed::call(|| {
-        Model::load(&files.model, &LoadOptions { fault, ..LoadOptions::default() })
-    })?;
+    let loaded = Timed::call(|| load(replay, files, fault))?;
     let mut decoder = Decoder::new(&loaded.value, replay.prefill_step);
     let timed = loaded.then(|| decoder.prefill(&golden.manifest.prompt))?;
     emit(timed.row(job, next(), &bit_exact(&timed.value.view(), &prefill.view())));
@@ -121,6 +122,18 @@ fn replay(
         emit(timed.row(job, next(), &bit_exact(&timed.value.view(), &want.view())));
     }
     Ok(())
+}
+
+/// The model, with its adapter where the case asks for it.
+fn load(replay: &Replay, files: &ReplayFiles, fault: Option<Fault>) -> Result<Model, EngineError> {
+    let mut model = Model::load(&files.model, &LoadOptions { fault, ..LoadOptions::default() })?;
+    if let Some(adapter) = replay.adapter {
+        model.mount(&Adapter::load(&files.model.join(ADAPTERS))?)?;
+        if adapter == AdapterUse::Fused {
+            model.fuse(&[0])?;
+        }
+    }
+    Ok(model)
 }
 
 /// Replays up to `step` and writes that step's intermediates to `out` as
@@ -148,7 +161,7 @@ fn tapped(job: &Job, step: usize) -> Result<Vec<(String, HostTensor)>, Stop> {
     let (replay, files) = parts(job)?;
     let golden = Golden::open(&files.golden)?;
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
-    let model = Model::load(&files.model, &LoadOptions { fault, ..LoadOptions::default() })?;
+    let model = load(replay, files, fault)?;
     let mut decoder = Decoder::new(&model, replay.prefill_step);
     let watch = |at: usize| if at == step { Taps::All } else { Taps::Off };
     decoder.set_taps(watch(0));

@@ -79,6 +79,7 @@ fn replayed(
         forced: replay.decode_from == DecodeFrom::Prompt,
         prefill_step: replay.prefill_step,
         out: out.into(),
+        adapter: replay.adapter,
         taps: None,
     };
     match oracle.ask(&Request::Freeze(request))? {

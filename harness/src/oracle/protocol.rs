@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{case::SamplerName, golden::Composition};
+use crate::{
+    case::{AdapterUse, SamplerName},
+    golden::Composition,
+};
 
 /// The version both sides must speak.
 pub const PROTOCOL: u32 = 1;
@@ -41,6 +44,8 @@ pub struct FreezeRequest {
     pub prefill_step: usize,
     /// Where the tensors go.
     pub out: PathBuf,
+    /// What to do with the adapter in the folder `adapters` of the model.
+    pub adapter: Option<AdapterUse>,
     /// Named intermediates to keep as well.
     pub taps: Option<TapRequest>,
 }

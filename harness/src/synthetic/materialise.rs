@@ -8,8 +8,10 @@ use std::{
 
 use mlx_parity_tensor::{Dtype, HostTensor, safetensors};
 
-use super::{GENERATOR, Inventory, Lane, SyntheticError, inventory::module_of, packed, values};
-use crate::digest;
+use super::{
+    GENERATOR, Inventory, Lane, SyntheticError, adapter, inventory::module_of, packed, values,
+};
+use crate::{digest, model::ADAPTERS};
 
 /// Written last into the folder; says what it was made from.
 const STAMP: &str = "synthetic.json";
@@ -49,7 +51,8 @@ pub fn tensors(
 /// that cannot be written.
 pub fn materialise(source: &Path, lane: Lane, target: &Path) -> Result<(), SyntheticError> {
     let inventory = Inventory::load(source)?;
-    let stamp = stamp(&inventory, lane);
+    let adapter = adapter::config(source)?;
+    let stamp = stamp(&inventory, lane, adapter.as_deref());
     if is_current(target, &stamp) {
         return Ok(());
     }
@@ -59,12 +62,19 @@ pub fn materialise(source: &Path, lane: Lane, target: &Path) -> Result<(), Synth
         .prefix(".making-")
         .tempdir_in(parent)
         .map_err(|error| SyntheticError::io("write", parent, error))?;
+    if let Some(config) = adapter {
+        let dir = staged.path().join(ADAPTERS);
+        adapter::write(&inventory, source, &config, lane, &dir)?;
+    }
     fill(&inventory, source, lane, staged.path(), &stamp)?;
     replace(staged, target, &stamp)
 }
 
-fn stamp(inventory: &Inventory, lane: Lane) -> String {
-    let text = format!("{GENERATOR} {} {}", inventory.identity(), lane.name());
+fn stamp(inventory: &Inventory, lane: Lane, adapter: Option<&[u8]>) -> String {
+    let mut text = format!("{GENERATOR} {} {}", inventory.identity(), lane.name());
+    if let Some(config) = adapter {
+        text += &format!(" {}", digest::of_bytes(config));
+    }
     serde_json::json!({ "made-from": digest::of_bytes(text.as_bytes()) }).to_string() + "\n"
 }
 

@@ -8,6 +8,7 @@
 //! Every tensor has a stream named after it, and the draw at an element's row-major index decides that
 //! element alone ([`values`], [`packed`]).
 
+mod adapter;
 mod ask;
 mod case_file;
 mod hash;
