@@ -64,10 +64,24 @@ impl Universal {
         })
     }
 
-    fn embed(&self, ids: &Array) -> Result<Array, EngineError> {
+    /// The embedded ids, scaled. The oracle's `embed` is the product only where the reference multiplies
+    /// in place, as `gemma3_text` does.
+    fn embed(&self, ids: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
         let h = self.embed_tokens.forward(ids)?;
+        let scale = self.spec.embed_scale;
+        if !matches!(scale, EmbedScale::Bf16(_)) {
+            sink.tap("embed", &h);
+        }
+        let scaled = self.scaled(h, scale)?;
+        if matches!(scale, EmbedScale::Bf16(_)) {
+            sink.tap("embed", &scaled);
+        }
+        Ok(scaled)
+    }
+
+    fn scaled(&self, h: Array, scale: EmbedScale) -> Result<Array, EngineError> {
         let dtype = h.dtype();
-        let (number, rounded) = match self.spec.embed_scale {
+        let (number, rounded) = match scale {
             EmbedScale::None => return Ok(h),
             EmbedScale::Number(number) => (number, ops::scalar(number, dtype)?),
             EmbedScale::Bf16(number) => {
@@ -100,8 +114,7 @@ impl Network for Universal {
         caches: &mut [KvCache],
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let mut h = self.embed(ids)?;
-        sink.tap("embed", &h);
+        let mut h = self.embed(ids, sink)?;
         let (count, dtype) = (h.dim(1), h.dtype());
         let [full, sliding] = self.masks(count, caches)?;
         let query_scale =
