@@ -128,7 +128,7 @@ fn refused_trim(decoder: &mut Decoder) -> Result<(), MetaError> {
             asked: 1,
             seen,
             did: format!("forgot {done}"),
-            wanted: "a refusal, since the window has wrapped",
+            wanted: "a refusal, since a window has wrapped or a layer is recurrent",
         }),
     }
 }
