@@ -1,6 +1,9 @@
 //! Which model types are supported: those whose goldens were held, in every lane, on this machine.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use crate::{
     case::Case,
@@ -81,6 +84,8 @@ fn word(outcome: &Outcome) -> String {
 pub struct TypeSupport {
     /// The type.
     pub model_type: String,
+    /// The rungs of the engine's ladder it may stand on, `dedicated`, `universal`.
+    pub rungs: Vec<String>,
     /// The synthetic models that have it.
     pub models: Vec<String>,
     /// The tier of their cases; none without cases.
@@ -90,9 +95,10 @@ pub struct TypeSupport {
 }
 
 impl TypeSupport {
-    /// The worst of its lanes.
+    /// The worst of its lanes; a type that the engine does not load is never held.
     pub fn status(&self) -> Status {
-        let lanes = self.lanes.values().cloned();
+        let unknown = || Status::Failed { how: "the engine loads no such type".into() };
+        let lanes = self.lanes.values().cloned().chain(self.rungs.is_empty().then(unknown));
         lanes.reduce(Status::and).unwrap_or_else(|| Status::NoGolden { why: NO_CASE.into() })
     }
 }
@@ -108,20 +114,26 @@ pub struct SyntheticModel {
     pub model_type: String,
 }
 
-/// The table: one entry for each type the engine loads, in that order.
+/// The table: one entry for each type that the engine loads or a synthetic model has, by name.
 ///
 /// Every case of every synthetic model of the type counts; a lane without a case has no golden.
+/// `rungs` tells where on the engine's ladder a type stands.
 pub fn table(
     types: &[&str],
     models: &[SyntheticModel],
     cases: &[Case],
+    rungs: &dyn Fn(&str) -> Vec<String>,
     status: &mut dyn FnMut(&Case) -> Status,
 ) -> Vec<TypeSupport> {
-    types.iter().map(|model_type| support(model_type, models, cases, status)).collect()
+    let modelled = models.iter().map(|model| model.model_type.as_str());
+    let all: BTreeSet<_> = types.iter().copied().chain(modelled).collect();
+    let entry = |model_type| support(model_type, rungs(model_type), models, cases, status);
+    all.into_iter().map(entry).collect()
 }
 
 fn support(
     model_type: &str,
+    rungs: Vec<String>,
     models: &[SyntheticModel],
     cases: &[Case],
     status: &mut dyn FnMut(&Case) -> Status,
@@ -147,7 +159,7 @@ fn support(
         let none = || Status::NoGolden { why: "no folder in goldens/synthetic has it".into() };
         lanes.insert(lane, all.into_iter().reduce(Status::and).unwrap_or_else(none));
     }
-    TypeSupport { model_type: model_type.to_owned(), models: names, tier, lanes }
+    TypeSupport { model_type: model_type.to_owned(), rungs, models: names, tier, lanes }
 }
 
 #[cfg(test)]
@@ -204,6 +216,10 @@ mod tests {
         Status::Held { checks: 2 }
     }
 
+    fn rungs(model_type: &str) -> Vec<String> {
+        (model_type == "toy").then(|| "universal".to_owned()).into_iter().collect()
+    }
+
     #[test]
     fn rows_make_the_status_and_only_all_of_them_hold() {
         let case = case("toy-f32");
@@ -229,22 +245,26 @@ mod tests {
             .flat_map(|l| [format!("toy-{l}"), format!("toy-two-{l}")])
             .map(|m| case(&m))
             .collect();
-        let all = table(&["toy"], &models, &cases, &mut held);
-        assert_eq!(all[0].status(), Status::Held { checks: 12 });
-        assert_eq!((all[0].tier, all[0].models.len()), (Some(Tier::L1), 2));
+        let all = table(&["toy"], &models, &cases, &rungs, &mut held);
+        let names: Vec<_> = all.iter().map(|entry| entry.model_type.as_str()).collect();
+        assert_eq!(names, ["other", "toy"], "a type the engine does not load is listed too");
+        assert!(matches!(all[0].status(), Status::NoGolden { .. }));
+        assert_eq!(all[1].status(), Status::Held { checks: 12 });
+        assert_eq!((all[1].tier, all[1].models.len()), (Some(Tier::L1), 2));
+        assert!(all[0].rungs.is_empty() && all[1].rungs == ["universal"]);
 
         let mut one_failed = |case: &Case| match case.id.as_str() {
             "l1/toy-two-bf16/window" => Status::Failed { how: "x".into() },
             _ => held(case),
         };
-        let failed = table(&["toy"], &models, &cases, &mut one_failed).remove(0);
+        let failed = table(&["toy"], &models, &cases, &rungs, &mut one_failed).remove(1);
         assert_eq!(failed.lanes[&Lane::F32], Status::Held { checks: 4 });
         assert_eq!(failed.status(), Status::Failed { how: "x".into() });
 
         cases.retain(|case| case.id != "l1/toy-4bit/window");
-        let missing = table(&["toy"], &models, &cases, &mut held).remove(0);
+        let missing = table(&["toy"], &models, &cases, &rungs, &mut held).remove(1);
         assert!(matches!(missing.status(), Status::NoGolden { .. }));
-        let nothing = table(&["unknown"], &models, &cases, &mut held).remove(0);
+        let nothing = table(&["unknown"], &[], &cases, &rungs, &mut held).remove(0);
         assert!(matches!(nothing.status(), Status::NoGolden { .. }));
     }
 }

@@ -161,6 +161,16 @@ pub fn supported_model_types() -> Vec<&'static str> {
     types
 }
 
+/// The rungs written for a model type, the first one taken first; none for a type that is not supported.
+/// A generated network is of one config rather than of a type, and is not among them.
+pub fn rungs(model_type: &str) -> Vec<Rung> {
+    let module = remap::mlx_lm_module(model_type).unwrap_or(model_type);
+    let dedicated = DEDICATED.iter().any(|row| row.model_type == module);
+    let universal = ARCHS.iter().any(|arch| arch.model_type == module);
+    let all = [(dedicated, Rung::Dedicated), (universal, Rung::Universal)];
+    all.into_iter().filter_map(|(there, rung)| there.then_some(rung)).collect()
+}
+
 /// Every key of `config.json` that the reader of a model type gives a meaning, or takes only with the
 /// value that changes nothing; none for a type that is not supported. Those of
 /// [`HARMLESS`](crate::config::HARMLESS) are taken besides, and any other key is refused.

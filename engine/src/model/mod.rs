@@ -7,7 +7,7 @@ mod ladder;
 mod remap;
 mod universal;
 
-pub use ladder::{Rung, check_config, config_keys, supported_model_types};
+pub use ladder::{Rung, check_config, config_keys, rungs, supported_model_types};
 
 use std::fmt;
 use std::ops::ControlFlow;

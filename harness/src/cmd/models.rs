@@ -51,7 +51,11 @@ pub fn run(common: &Common, args: &Args) -> Result {
     let runs = Runs::read(&args.record.clone().unwrap_or_else(|| root.record()), &here)?;
     let evidence = Evidence { root: &root, registry: &registry, here: &here, runs: &runs };
     let types = mlx_parity_engine::supported_model_types();
-    let table = support::table(&types, &models, &cases, &mut |case| evidence.status(case));
+    let rungs = |model_type: &str| {
+        mlx_parity_engine::rungs(model_type).iter().map(ToString::to_string).collect()
+    };
+    let mut status = |case: &Case| evidence.status(case);
+    let table = support::table(&types, &models, &cases, &rungs, &mut status);
     say(format_args!(
         "mlx-parity {} · MLX {} {} · goldens {}\n",
         env!("CARGO_PKG_VERSION"),
@@ -181,13 +185,15 @@ fn section(title: &str, entries: &[&TypeSupport]) -> Option<String> {
     if entries.is_empty() {
         return None;
     }
-    let mut cells = vec![["tier", "model_type"].map(str::to_owned).to_vec()];
+    let mut cells = vec![["tier", "model_type", "rung"].map(str::to_owned).to_vec()];
     cells[0].extend(Lane::ALL.map(|lane| lane.label().to_owned()));
     cells[0].push("models".to_owned());
     let mut notes = Vec::new();
     for entry in entries {
         let tier = entry.tier.map_or("–", |tier| tier.label());
-        let mut line = vec![tier.to_owned(), entry.model_type.clone()];
+        let rungs = entry.rungs.join(", ");
+        let rungs = if rungs.is_empty() { "none".to_owned() } else { rungs };
+        let mut line = vec![tier.to_owned(), entry.model_type.clone(), rungs];
         line.extend(entry.lanes.values().map(ToString::to_string));
         line.push(entry.models.join(", "));
         cells.push(line);
