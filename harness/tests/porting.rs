@@ -13,6 +13,12 @@ use support::Project;
 #[case::scale_after("scale-after", "qwen3/f32", "layers.0.self_attn.sdpa")]
 #[case::qk_norm_after_rope("qk-norm-after-rope", "qwen3/f32", "layers.0.self_attn.q_rope")]
 #[case::wrong_shared_kv("wrong-shared-kv", "gemma4_text/f32", "layers.4.self_attn.sdpa")]
+#[case::unnormalised_top_k("unnormalised-top-k", "qwen3_moe/f32", "layers.3.mlp")]
+#[case::unnormalised_top_k_mixtral(
+    "unnormalised-top-k",
+    "mixtral/4bit",
+    "layers.0.block_sparse_moe"
+)]
 #[case::swapped_gate_up("swapped-gate-up", "llama/f32", "layers.0.mlp.act")]
 #[case::embed_scale_dtype("embed-scale-dtype", "gemma3_text/bf16", "embed")]
 #[case::tied_head_ignored("tied-head-ignored", "qwen3/f32", "logits")]

@@ -133,15 +133,15 @@ impl Evidence<'_> {
 
     /// Is there a committed golden, of this case and these weights?
     fn fits(&self, case: &Case) -> std::result::Result<(), String> {
-        let replay = case.replay().ok_or("no replay")?;
-        if let Some(reason) = &replay.not_frozen {
+        if let Some(reason) = case.not_frozen() {
             return Err(format!("{}: {reason}", case.id));
         }
         let store = Store::new(&self.root.frozen(), self.here);
         if !store.has(case) {
             return Err(format!("{}: none committed for {}", case.id, self.here.class()));
         }
-        let model = self.registry.get(&replay.model).ok_or("the model is not registered")?;
+        let model = case.model().and_then(|name| self.registry.get(name));
+        let model = model.ok_or("the model is not registered")?;
         let dir = model.ready(self.root).map_err(|error| error.to_string())?;
         let digests = ModelDigests::of(&dir).map_err(|error| error.to_string())?;
         Golden::open(&store.path_of(&case.id))
@@ -200,6 +200,9 @@ fn section(title: &str, entries: &[&TypeSupport]) -> Option<String> {
         match entry.status() {
             Status::Failed { how } => notes.push(format!("  {how}")),
             Status::NoGolden { why } if entry.tier.is_some() => notes.push(format!("  {why}")),
+            Status::Held { expected: 1.., .. } if notes.is_empty() => {
+                notes.push("* fails as goldens/expectations.toml says it must".to_owned());
+            }
             _ => {}
         }
     }
