@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use mlx_rs::{Array, Dtype};
 
 use super::attention::Prefix;
+use super::plan::Plan;
 use super::{DiffusionGemma, sampler};
 use crate::array::{read, to_host};
 use crate::cache::KvCache;
@@ -16,9 +17,6 @@ use crate::fault;
 use crate::generate::Finish;
 use crate::ops::{self, Keys};
 use crate::taps::{TapSink, Taps};
-
-/// The shortest canvas, where the options name none.
-const MIN_CANVAS_LENGTH: usize = 64;
 
 /// Sees each step; breaking ends the run.
 pub(crate) type Watcher<'w> = dyn FnMut(&DenoiseStep) -> ControlFlow<()> + 'w;
@@ -60,77 +58,6 @@ impl DiffusionGemma {
             self.read(&tokens, &mut run.caches, &mut TapSink::default())?;
         }
     }
-}
-
-/// The options, completed.
-struct Plan {
-    max_tokens: usize,
-    steps: usize,
-    shortest: usize,
-    longest: usize,
-    temperature: f64,
-    sampler: Sampler,
-    prefill_step_size: usize,
-    seed: u64,
-    stops: Vec<u32>,
-    tapped_step: Option<usize>,
-}
-
-impl Plan {
-    fn new(
-        model: &DiffusionGemma,
-        prompt: &[u32],
-        options: &DenoiseOptions,
-    ) -> Result<Self, EngineError> {
-        let (decoding, vocab_size) = (&model.config.decoding, model.config.dims.vocab_size);
-        if prompt.is_empty() {
-            return Err(EngineError::EmptyPrompt);
-        }
-        if let Some(position) = prompt.iter().position(|&id| id as usize >= vocab_size) {
-            let id = prompt[position];
-            return Err(EngineError::TokenOutOfRange { id, position, vocab_size });
-        }
-        let above_zero = |option, value: Option<usize>, default: usize| match value {
-            Some(0) => Err(refused(option, 0, "1 or more")),
-            value => Ok(value.unwrap_or(default)),
-        };
-        let own = model.config.canvas_length;
-        let longest = own.min(above_zero("max_canvas_length", options.max_canvas_length, own)?);
-        let shortest =
-            above_zero("min_canvas_length", options.min_canvas_length, MIN_CANVAS_LENGTH)?;
-        if !(options.temperature >= 0.0 && options.temperature.is_finite()) {
-            return Err(refused("temperature", options.temperature, "0 or more"));
-        }
-        if let Sampler::ConfidenceThreshold(threshold) = options.sampler
-            && !(0.0..=1.0).contains(&threshold)
-        {
-            return Err(refused("threshold", threshold, "0 to 1"));
-        }
-        Ok(Self {
-            max_tokens: above_zero("max_tokens", options.max_tokens, decoding.max_new_tokens)?,
-            steps: above_zero(
-                "denoising_steps",
-                options.denoising_steps,
-                decoding.denoising_steps,
-            )?,
-            shortest: shortest.min(longest),
-            longest,
-            temperature: options.temperature,
-            sampler: options.sampler,
-            prefill_step_size: above_zero(
-                "prefill_step_size",
-                options.prefill_step_size,
-                prompt.len(),
-            )?,
-            seed: options.seed,
-            stops: [options.stop_token_ids.as_slice(), &decoding.stop_token_ids].concat(),
-            tapped_step: options.tapped_step,
-        })
-    }
-}
-
-fn refused(option: &'static str, found: impl ToString, wanted: &'static str) -> EngineError {
-    EngineError::DenoiseOption { option, found: found.to_string(), wanted }
 }
 
 /// A run under way.

@@ -16,9 +16,9 @@ pub(super) fn geglu(gate: &Array, x: &Array) -> Result<Array, EngineError> {
 
 /// `MLP`: `down(geglu(gate(x), up(x)))`.
 pub(super) struct Mlp {
-    gate_proj: Linear,
-    up_proj: Linear,
-    down_proj: Linear,
+    gate: Linear,
+    up: Linear,
+    down: Linear,
 }
 
 impl Mlp {
@@ -30,9 +30,9 @@ impl Mlp {
         let (hidden, inner) = (config.dims.hidden_size, config.dims.intermediate_size);
         let mut linear = |name, shape| weights.linear(&format!("{path}.{name}"), shape, false);
         Ok(Self {
-            gate_proj: linear("gate_proj", [inner, hidden])?,
-            up_proj: linear("up_proj", [inner, hidden])?,
-            down_proj: linear("down_proj", [hidden, inner])?,
+            gate: linear("gate_proj", [inner, hidden])?,
+            up: linear("up_proj", [inner, hidden])?,
+            down: linear("down_proj", [hidden, inner])?,
         })
     }
 
@@ -43,10 +43,10 @@ impl Mlp {
         name: &str,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let (gate, up) = (self.gate_proj.forward(x)?, self.up_proj.forward(x)?);
+        let (gate, up) = (self.gate.forward(x)?, self.up.forward(x)?);
         sink.tap(&format!("{name}.gate"), &gate);
         sink.tap(&format!("{name}.up"), &up);
-        let down = self.down_proj.forward(&geglu(&gate, &up)?)?;
+        let down = self.down.forward(&geglu(&gate, &up)?)?;
         sink.tap(&format!("{name}.down"), &down);
         Ok(down)
     }

@@ -9,8 +9,10 @@ mod denoise;
 mod experts;
 mod layer;
 mod mlp;
+mod plan;
 mod rope;
 mod sampler;
+mod wire;
 
 use mlx_rs::{Array, Dtype};
 
