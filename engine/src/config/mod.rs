@@ -141,6 +141,13 @@ impl ConfigFile {
         rest
     }
 
+    /// This config with only some keys, for a reader of those.
+    pub(crate) fn with_only(&self, keys: &[&str]) -> Self {
+        let mut part = self.clone();
+        part.object.retain(|key, _| keys.contains(&key.as_str()));
+        part
+    }
+
     /// A digest of every key that may change what is computed.
     ///
     /// # Errors

@@ -6,11 +6,13 @@ mod attention;
 
 pub(crate) use attention::{attention, mask, softmax};
 
-use mlx_rs::Array;
+use mlx_rs::{Array, Dtype};
 
 use crate::array::to_host;
 use crate::cache::KvCache;
 use crate::error::EngineError;
+use crate::nn::{Linear, Weight};
+use crate::ops;
 
 /// One way to be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +160,24 @@ pub(crate) fn is(fault: Option<Fault>, wanted: Fault) -> bool {
 /// A softcap under a fault.
 pub(crate) fn softcap(fault: Option<Fault>, cap: f64) -> f64 {
     if is(fault, Fault::WrongSoftcap) { cap * 0.6 } else { cap }
+}
+
+/// The gate and the other half of a feed-forward block under a fault.
+pub(crate) fn gate_and_up<'a>(fault: Option<Fault>, [gate, up]: [&'a Array; 2]) -> [&'a Array; 2] {
+    if is(fault, Fault::SwappedGateUp) { [up, gate] } else { [gate, up] }
+}
+
+/// The head that a tied model has under a fault only: one of zeros, `[vocab, hidden]`.
+pub(crate) fn blank_head(
+    fault: Option<Fault>,
+    shape: [usize; 2],
+    dtype: Dtype,
+) -> Result<Option<Linear>, EngineError> {
+    if !is(fault, Fault::TiedHeadIgnored) {
+        return Ok(None);
+    }
+    let blank = ops::zeros(&shape.map(|extent| extent as i32), dtype)?;
+    Ok(Some(Linear::new(Weight::Plain(blank), None)))
 }
 
 /// The rope base under a fault.

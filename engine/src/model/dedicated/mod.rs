@@ -3,10 +3,11 @@
 pub(super) mod diffusion_gemma;
 mod gemma4;
 mod minicpm5;
+mod qwen3;
 mod qwen3_5;
 
 use super::ladder::Dedicated;
 
 /// One row a network; those of one type stand in the order in which they are asked whether they fit.
 pub(super) const DEDICATED: &[Dedicated] =
-    &[diffusion_gemma::ROW, gemma4::ROW, gemma4::TEXT_ROW, minicpm5::ROW, qwen3_5::ROW];
+    &[diffusion_gemma::ROW, gemma4::ROW, gemma4::TEXT_ROW, minicpm5::ROW, qwen3::ROW, qwen3_5::ROW];

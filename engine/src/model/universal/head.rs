@@ -6,7 +6,7 @@ use super::spec::{Drop, Head, LogitScale, Spec};
 use crate::config::ConfigFile;
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
-use crate::nn::{Embedding, Linear, Weight};
+use crate::nn::{Embedding, Linear};
 use crate::ops;
 use crate::taps::TapSink;
 use crate::weights::Weights;
@@ -44,11 +44,7 @@ impl OutputHead {
         };
         let projection = match own {
             Some((path, bias)) => Some(weights.linear(path, shape, bias)?),
-            None if fault::is(fault, Fault::TiedHeadIgnored) => {
-                let blank = ops::zeros(&shape.map(|extent| extent as i32), dtype)?;
-                Some(Linear::new(Weight::Plain(blank), None))
-            }
-            None => None,
+            None => fault::blank_head(fault, shape, dtype)?,
         };
         Ok(Self { projection, scale: spec.logits, fault })
     }

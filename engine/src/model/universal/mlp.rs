@@ -74,8 +74,7 @@ impl Mlp {
     }
 
     fn gated(&self, gate: &Array, up: &Array) -> Result<Array, EngineError> {
-        let swapped = fault::is(self.fault, Fault::SwappedGateUp);
-        let (gate, up) = if swapped { (up, gate) } else { (gate, up) };
+        let [gate, up] = fault::gate_and_up(self.fault, [gate, up]);
         ops::multiply(&self.spec.activation.apply(gate)?, up)
     }
 }

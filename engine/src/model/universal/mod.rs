@@ -134,7 +134,7 @@ impl Network for Universal {
 
     fn new_caches(&self) -> Vec<KvCache> {
         let cache = |layer: &Layer| match (layer.kind, self.spec.window) {
-            (LayerKind::Sliding, Some(window)) => {
+            (LayerKind::Sliding, Some(window)) if !self.spec.keeps_all => {
                 KvCache::Rotating(RotatingCache::new(window as i32, 0))
             }
             _ => KvCache::Plain(PlainCache::new()),

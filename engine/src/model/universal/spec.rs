@@ -21,6 +21,9 @@ pub(crate) struct Spec {
     pub layers: Vec<LayerSpec>,
     /// Positions a sliding layer sees; there where any layer slides.
     pub window: Option<usize>,
+    /// Whether sliding layers keep every position and leave the window to their mask (smollm3, whose
+    /// model has no `make_cache`).
+    pub keeps_all: bool,
     /// What queries are multiplied by, position by position.
     pub query_scale: Option<QueryScale>,
     /// The output projection.
@@ -431,6 +434,7 @@ impl Spec {
             embed_scale: EmbedScale::None,
             layers,
             window: None,
+            keeps_all: false,
             query_scale: None,
             head,
             logits: LogitScale::None,

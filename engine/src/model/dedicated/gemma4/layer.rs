@@ -5,7 +5,7 @@ use mlx_rs::Array;
 use super::attention::{Attention, CallState};
 use super::experts::Experts;
 use super::per_layer::PerLayerGate;
-use crate::config::{Dims, Gemma4TextConfig, KeyValues, LayerKind};
+use crate::config::{Gemma4TextConfig, KeyValues, LayerKind};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
 use crate::model::universal::mlp::Mlp;

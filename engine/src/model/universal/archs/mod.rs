@@ -1,37 +1,44 @@
 //! One file an architecture: its `config.json`, read strictly, to a [`Spec`].
 
-mod cohere;
 mod cohere2;
+mod cohere;
 mod dots1;
 mod ernie4_5;
 mod ernie4_5_moe;
-mod exaone;
 mod exaone4;
+mod exaone;
 mod experts;
+mod gemma2;
 mod gemma3_text;
-mod glm;
+mod gemma;
 mod glm4;
 mod glm4_moe;
+mod glm;
 mod gpt_neox;
 mod granite;
 mod granitemoe;
 mod helium;
 mod hunyuan_v1_dense;
 mod internlm3;
+mod layout;
 pub(in crate::model) mod llama;
 mod mimo;
+mod ministral3;
 mod mixtral;
 mod nemotron;
 mod olmo2;
 mod olmo3;
 mod olmoe;
+mod phi3;
 mod phi;
 mod phimoe;
+mod qwen2;
 mod qwen2_moe;
 pub(in crate::model) mod qwen3;
 mod qwen3_moe;
 mod seed_oss;
 mod shared;
+mod smollm3;
 mod stablelm;
 mod starcoder2;
 
@@ -51,17 +58,19 @@ pub(in crate::model) struct Arch {
 
 /// Every architecture of the universal network, by name.
 pub(in crate::model) const ARCHS: &[Arch] = &[
-    cohere2::ARCH,
     cohere::ARCH,
+    cohere2::ARCH,
     dots1::ARCH,
     ernie4_5::ARCH,
     ernie4_5_moe::ARCH,
-    exaone4::ARCH,
     exaone::ARCH,
+    exaone4::ARCH,
+    gemma::ARCH,
+    gemma2::ARCH,
     gemma3_text::ARCH,
+    glm::ARCH,
     glm4::ARCH,
     glm4_moe::ARCH,
-    glm::ARCH,
     gpt_neox::ARCH,
     granite::ARCH,
     granitemoe::ARCH,
@@ -70,17 +79,21 @@ pub(in crate::model) const ARCHS: &[Arch] = &[
     internlm3::ARCH,
     llama::ARCH,
     mimo::ARCH,
+    ministral3::ARCH,
     mixtral::ARCH,
     nemotron::ARCH,
     olmo2::ARCH,
     olmo3::ARCH,
     olmoe::ARCH,
     phi::ARCH,
+    phi3::ARCH,
     phimoe::ARCH,
+    qwen2::ARCH,
     qwen2_moe::ARCH,
     qwen3::ARCH,
     qwen3_moe::ARCH,
     seed_oss::ARCH,
+    smollm3::ARCH,
     stablelm::ARCH,
     starcoder2::ARCH,
 ];

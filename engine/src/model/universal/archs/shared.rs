@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::config::{ConfigFile, Dims, Extents, LayerKind, RopeConfig, RopeKeys, keys_of};
 use crate::error::EngineError;
-use crate::model::universal::spec::Activation;
+use crate::model::universal::spec::{Activation, Drop};
 
 /// A `#[serde(default)]` that is true.
 pub(super) fn yes() -> bool {
@@ -29,9 +29,6 @@ pub(super) fn only_act(
 
 /// The names of [`Activation::Silu`](super::super::spec::Activation::Silu).
 pub(super) const SILU: &[&str] = &["silu", "swish"];
-
-/// The names of [`Activation::GeluApprox`](super::super::spec::Activation::GeluApprox).
-pub(super) const GELU_TANH: &[&str] = &["gelu_pytorch_tanh"];
 
 /// The gelu that a key names, as `ACT2FN` of transformers names them; `default` where it is absent.
 pub(super) fn gelu(
@@ -95,4 +92,33 @@ pub(super) fn only_kinds(
         return Ok(());
     }
     Err(file.unsupported("layer_types", format!("{types:?}"), format!("what {key} gives")))
+}
+
+/// What the usual `sanitize` throws away: precomputed rope frequencies, and the head of a tied model.
+pub(super) fn usual_drops(tied: bool) -> Vec<Drop> {
+    if tied { vec![Drop::INV_FREQ, Drop::HEAD] } else { vec![Drop::INV_FREQ] }
+}
+
+/// Refuses a number that must be above zero and is not.
+pub(super) fn above_zero(file: &ConfigFile, key: &str, number: f64) -> Result<(), EngineError> {
+    if number > 0.0 && number.is_finite() {
+        return Ok(());
+    }
+    Err(file.unsupported(key, number, "a number above 0"))
+}
+
+/// Refuses a config of the qwen family in which layers slide: its references have no window. A window
+/// may be named where `use_sliding_window` closes it.
+pub(super) fn nothing_slides(
+    file: &ConfigFile,
+    window: Option<usize>,
+    types: Option<&Vec<String>>,
+) -> Result<(), EngineError> {
+    if file.get("use_sliding_window").is_none() {
+        file.only("sliding_window", window.as_ref(), &[])?;
+    }
+    for kind in types.into_iter().flatten() {
+        file.only("layer_types", Some(kind), &[LayerKind::Full.name().to_owned()])?;
+    }
+    Ok(())
 }
