@@ -1,19 +1,19 @@
 //! One file an architecture: its `config.json`, read strictly, to a [`Spec`].
 
-mod cohere2;
 mod cohere;
+mod cohere2;
 mod dots1;
 mod ernie4_5;
 mod ernie4_5_moe;
-mod exaone4;
 mod exaone;
+mod exaone4;
 mod experts;
+mod gemma;
 mod gemma2;
 mod gemma3_text;
-mod gemma;
+mod glm;
 mod glm4;
 mod glm4_moe;
-mod glm;
 mod gpt_neox;
 mod granite;
 mod granitemoe;
@@ -29,8 +29,8 @@ mod nemotron;
 mod olmo2;
 mod olmo3;
 mod olmoe;
-mod phi3;
 mod phi;
+mod phi3;
 mod phimoe;
 mod qwen2;
 mod qwen2_moe;
