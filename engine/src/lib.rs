@@ -27,7 +27,8 @@ pub use fault::Fault;
 pub use generate::{Finish, GenerateOptions, Generated, generate};
 pub use mlx_rs::Array;
 pub use model::{
-    Fusion, LoadOptions, Model, Rung, check_config, config_keys, rungs, supported_model_types,
+    Fusion, GENERATED_BY, GeneratedFile, LoadOptions, Model, Rung, Specialization, check_config,
+    config_keys, generate_networks, rungs, supported_model_types,
 };
 pub use runtime::{RuntimeInfo, runtime_info};
 pub use taps::Taps;

@@ -25,6 +25,7 @@ enum Command {
     Bench(command::forward::Bench),
     Fuzz(command::fuzz::Fuzz),
     Doctor(command::forward::Doctor),
+    GenModel(command::gen_model::GenModel),
     Test(command::test::Test),
     #[command(hide = true)]
     Bindings(command::bindings::Bindings),
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Fuzz(fuzz) => fuzz.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::GenModel(gen_model) => gen_model.run(),
         Command::Test(test) => test.run(),
         Command::Bindings(bindings) => bindings.run(),
     };

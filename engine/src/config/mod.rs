@@ -148,13 +148,15 @@ impl ConfigFile {
         part
     }
 
-    /// A digest of every key that may change what is computed.
+    /// A digest of every key that may change what is computed, but for how weights are packed: each
+    /// tensor says that itself.
     ///
     /// # Errors
     /// None that a string could cause.
     pub(crate) fn fingerprint(&self) -> Result<String, EngineError> {
-        let harmless: Vec<&str> = HARMLESS.iter().map(|(key, _)| *key).collect();
-        let meant = self.without(&harmless).canonical().into_bytes();
+        let harmless = HARMLESS.iter().map(|(key, _)| *key);
+        let unread: Vec<&str> = harmless.chain(QUANTIZATION_KEYS.iter().copied()).collect();
+        let meant = self.without(&unread).canonical().into_bytes();
         Ok(HostTensor::new(Dtype::U8, [meant.len()], meant)?.digest())
     }
 

@@ -3,11 +3,12 @@
 
 use std::fmt;
 
-use super::Network;
 use super::dedicated::DEDICATED;
+use super::generated::GENERATED;
 use super::remap;
 use super::universal::Universal;
 use super::universal::archs::{ARCHS, Arch};
+use super::{LoadOptions, Network};
 use crate::config::{self, ConfigFile};
 use crate::error::EngineError;
 use crate::fault::Fault;
@@ -57,19 +58,58 @@ pub(super) struct Dedicated {
     pub(super) load: Load,
 }
 
-/// Generated networks by the fingerprint of their config.
-const GENERATED: &[(&str, Load)] = &[];
+/// A network generated for one config.
+pub(super) struct Generated {
+    pub(super) model_type: &'static str,
+    /// The rung of the network that it unrolls, and stands before.
+    pub(super) of: Rung,
+    /// Of the config ([`ConfigFile::fingerprint`]).
+    pub(super) fingerprint: &'static str,
+    pub(super) load: Load,
+}
+
+/// Whether a network was generated for exactly a model's config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Specialization {
+    /// There is one, and it runs.
+    Taken {
+        /// Of the config.
+        fingerprint: String,
+    },
+    /// There are some for the model type but none for this config: it fell back to the network that
+    /// runs any config.
+    FellBack {
+        /// Of the config.
+        fingerprint: String,
+    },
+    /// None was looked for: there is none for the model type, the rung was given, or a deliberate
+    /// fault, which generated networks do not carry.
+    NotAsked,
+}
+
+impl fmt::Display for Specialization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken { fingerprint } => write!(f, "generated for {fingerprint}"),
+            Self::FellBack { fingerprint } => {
+                write!(f, "fell back: no network is generated for {fingerprint}")
+            }
+            Self::NotAsked => f.write_str("no generated network was asked for"),
+        }
+    }
+}
 
 /// The network chosen for a config.
 pub(super) struct Choice {
     pub(super) model_type: &'static str,
     pub(super) rung: Rung,
+    pub(super) specialization: Specialization,
     network: Chosen,
 }
 
 enum Chosen {
     Dedicated(&'static Dedicated),
-    Generated(&'static Arch, Load),
+    Generated(&'static Generated),
     Universal(&'static Arch),
 }
 
@@ -78,7 +118,9 @@ impl Choice {
     pub(super) fn check(&self, file: &ConfigFile) -> Result<(), EngineError> {
         match &self.network {
             Chosen::Dedicated(row) => (row.check)(file),
-            Chosen::Generated(arch, _) | Chosen::Universal(arch) => (arch.spec)(file).map(drop),
+            // Its config is one that generation has read.
+            Chosen::Generated(_) => Ok(()),
+            Chosen::Universal(arch) => (arch.spec)(file).map(drop),
         }
     }
 
@@ -91,7 +133,7 @@ impl Choice {
     ) -> Result<Box<dyn Network>, EngineError> {
         match &self.network {
             Chosen::Dedicated(row) => (row.load)(file, weights, fault),
-            Chosen::Generated(_, load) => load(file, weights, fault),
+            Chosen::Generated(row) => (row.load)(file, weights, fault),
             Chosen::Universal(arch) => {
                 Ok(Box::new(Universal::load(file, (arch.spec)(file)?, weights, fault)?))
             }
@@ -100,55 +142,78 @@ impl Choice {
 }
 
 /// The first rung that takes a config, or the given one.
-pub(super) fn choose(file: &ConfigFile, only: Option<Rung>) -> Result<Choice, EngineError> {
+pub(super) fn choose(file: &ConfigFile, options: LoadOptions) -> Result<Choice, EngineError> {
+    let module = module(file)?;
+    let print = file.fingerprint()?;
+    let made_for = |row: &&Generated| row.model_type == module && row.fingerprint == print;
+    // Deliberate faults are in the networks that run any config.
+    let asked = options.fault.is_none();
+    let generated = GENERATED.iter().find(made_for).filter(|_| asked);
+    let rungs = match options.rung {
+        Some(rung) => vec![rung],
+        // What unrolls a dedicated network stands before it, and behind every other one.
+        None if generated.is_some_and(|row| row.of == Rung::Dedicated) => vec![Rung::Generated],
+        None => vec![Rung::Dedicated, Rung::Generated, Rung::Universal],
+    };
+    for rung in rungs {
+        let Some((model_type, network)) = on_rung(rung, file, module, generated) else { continue };
+        let specialization = if rung == Rung::Generated {
+            Specialization::Taken { fingerprint: print }
+        } else if asked && options.rung.is_none() && has_generated(module, rung) {
+            Specialization::FellBack { fingerprint: print }
+        } else {
+            Specialization::NotAsked
+        };
+        return Ok(Choice { model_type, rung, specialization, network });
+    }
+    Err(EngineError::NoSuchRung {
+        file: file.path().to_owned(),
+        model_type: module.to_owned(),
+        rung: options.rung,
+    })
+}
+
+/// The supported type that a config runs as.
+fn module(file: &ConfigFile) -> Result<&str, EngineError> {
     let found = file.model_type()?;
     if file.get("model_file").is_some() {
         return Err(file.unsupported("model_file", "custom Python code", "absent"));
     }
     let remap = remap::mlx_lm_module(found);
     let module = remap.unwrap_or(found);
-    if !supported_model_types().contains(&module) {
-        return Err(EngineError::UnknownModelType {
-            file: file.path().to_owned(),
-            found: found.to_owned(),
-            remap,
-            supported: supported_model_types(),
-        });
+    if supported_model_types().contains(&module) {
+        return Ok(module);
     }
-    let rungs = match only {
-        Some(rung) => vec![rung],
-        None => vec![Rung::Dedicated, Rung::Generated, Rung::Universal],
-    };
-    for rung in rungs {
-        if let Some((model_type, network)) = on_rung(rung, file, module)? {
-            return Ok(Choice { model_type, rung, network });
-        }
-    }
-    Err(EngineError::NoSuchRung {
+    Err(EngineError::UnknownModelType {
         file: file.path().to_owned(),
-        model_type: module.to_owned(),
-        rung: only,
+        found: found.to_owned(),
+        remap,
+        supported: supported_model_types(),
     })
+}
+
+/// Whether networks are generated from the one that runs a type's configs on this rung.
+fn has_generated(module: &str, rung: Rung) -> bool {
+    GENERATED.iter().any(|row| row.model_type == module && row.of == rung)
 }
 
 fn on_rung(
     rung: Rung,
     file: &ConfigFile,
     module: &str,
-) -> Result<Option<(&'static str, Chosen)>, EngineError> {
-    let arch = ARCHS.iter().find(|arch| arch.model_type == module);
-    Ok(match rung {
+    generated: Option<&'static Generated>,
+) -> Option<(&'static str, Chosen)> {
+    match rung {
         Rung::Dedicated => DEDICATED
             .iter()
             .find(|row| row.model_type == module && (row.fits)(file))
             .map(|row| (row.model_type, Chosen::Dedicated(row))),
-        Rung::Generated => {
-            let print = file.fingerprint()?;
-            let row = GENERATED.iter().find(|(known, _)| *known == print);
-            arch.zip(row).map(|(arch, row)| (arch.model_type, Chosen::Generated(arch, row.1)))
-        }
-        Rung::Universal => arch.map(|arch| (arch.model_type, Chosen::Universal(arch))),
-    })
+        Rung::Generated => generated.map(|row| (row.model_type, Chosen::Generated(row))),
+        Rung::Universal => ARCHS
+            .iter()
+            .find(|arch| arch.model_type == module)
+            .map(|arch| (arch.model_type, Chosen::Universal(arch))),
+    }
 }
 
 /// Every `model_type` that [`Model::load`](crate::Model::load) takes under its own name. Those that
@@ -191,7 +256,7 @@ pub fn config_keys(model_type: &str) -> Vec<&'static str> {
 /// # Errors
 /// A config that is not fully understood, or an unknown `model_type`.
 pub fn check_config(file: &ConfigFile) -> Result<(), EngineError> {
-    choose(file, None)?.check(file)
+    choose(file, LoadOptions::default())?.check(file)
 }
 
 #[cfg(test)]
@@ -208,7 +273,7 @@ mod tests {
             if !(row.fits)(&config) {
                 continue;
             }
-            let choice = choose(&config, None).expect("a supported type");
+            let choice = choose(&config, LoadOptions::default()).expect("a supported type");
             assert_eq!((choice.rung, choice.model_type), (Rung::Dedicated, row.model_type));
         }
     }
@@ -224,7 +289,8 @@ mod tests {
     #[test]
     fn types_that_mlx_lm_remaps_run_as_their_target() {
         for model_type in ["mistral", "iquestcoder", "xverse"] {
-            let choice = choose(&config(&json!({ "model_type": model_type })), None);
+            let choice =
+                choose(&config(&json!({ "model_type": model_type })), LoadOptions::default());
             assert_eq!(choice.expect("it runs as llama").model_type, "llama");
         }
     }

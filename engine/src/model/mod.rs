@@ -2,12 +2,16 @@
 
 mod adapt;
 mod dedicated;
+mod generated;
+mod generator;
 mod identity;
 mod ladder;
+mod parts;
 mod remap;
 mod universal;
 
-pub use ladder::{Rung, check_config, config_keys, rungs, supported_model_types};
+pub use generator::{GENERATED_BY, GeneratedFile, generate_networks};
+pub use ladder::{Rung, Specialization, check_config, config_keys, rungs, supported_model_types};
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -82,6 +86,7 @@ pub struct LoadOptions {
 pub struct Model {
     architecture: &'static str,
     rung: Rung,
+    specialization: Specialization,
     network: Box<dyn Network>,
     dtype: Dtype,
     eos_token_ids: Vec<u32>,
@@ -106,7 +111,10 @@ impl Model {
         // The first guarded call installs the handler that turns MLX's exceptions into errors.
         op("default_device", mlx_rs::Device::try_default())?;
         let file = ConfigFile::read(dir)?;
-        let choice = ladder::choose(&file, options.rung)?;
+        let choice = ladder::choose(&file, *options)?;
+        if choice.specialization != Specialization::NotAsked {
+            tracing::info!(model = %dir.display(), "{}", choice.specialization);
+        }
         let mut weights = Weights::open(dir, &file)?;
         let identity = identity::of(&file, weights.checkpoint())?;
         let network = choice.load(&file, &mut weights, options.fault)?;
@@ -115,6 +123,7 @@ impl Model {
         Ok(Self {
             architecture: choice.model_type,
             rung: choice.rung,
+            specialization: choice.specialization,
             dtype: host_dtype(network.dtype())?,
             network,
             eos_token_ids: file.eos_token_ids()?,
@@ -133,6 +142,11 @@ impl Model {
     /// The rung of the ladder it was loaded from.
     pub fn rung(&self) -> Rung {
         self.rung
+    }
+
+    /// Whether it is a network generated for exactly its config, and if not, why.
+    pub fn specialization(&self) -> &Specialization {
+        &self.specialization
     }
 
     /// Rows of the embedding, and columns of the logits.

@@ -1,7 +1,7 @@
 //! Architectures with a network of their own.
 
 pub(super) mod diffusion_gemma;
-mod gemma4;
+pub(super) mod gemma4;
 mod minicpm5;
 mod qwen3;
 mod qwen3_5;

@@ -6,6 +6,7 @@ use crate::cache::KvCache;
 use crate::config::{Dims, Gemma4Layer, KeyValues};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
+use crate::model::parts::{join, split, turn};
 use crate::model::universal::attention::new_rope;
 use crate::nn::{Linear, Position, RmsNorm, Rope};
 use crate::ops::{self, Mask};
@@ -100,8 +101,7 @@ impl Attention {
         let qkv = [&queries, &kept.keys, &kept.values];
         let mixed = fault::attention(self.fault, qkv, 1.0, mask, kept.newest)?;
         sink.tap("self_attn.sdpa", &mixed);
-        let mixed = ops::reshape(&turn(&mixed)?, &[x.dim(0), x.dim(1), -1])?;
-        let out = self.o_proj.forward(&mixed)?;
+        let out = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &out);
         Ok(out)
     }
@@ -170,14 +170,4 @@ impl Projections {
         let (keys, values) = cache.update(&keys, &turn(&values)?)?;
         Ok(Kept { keys, values, at, newest: cache.newest() })
     }
-}
-
-/// `[batch, n, heads * head_dim]` to `[batch, n, heads, head_dim]`.
-fn split(x: &Array, heads: i32) -> Result<Array, EngineError> {
-    ops::reshape(x, &[x.dim(0), x.dim(1), heads, -1])
-}
-
-/// Swaps positions and heads.
-fn turn(x: &Array) -> Result<Array, EngineError> {
-    ops::transpose(x, &[0, 2, 1, 3])
 }

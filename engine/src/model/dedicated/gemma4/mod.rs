@@ -6,22 +6,24 @@ mod layer;
 mod names;
 mod per_layer;
 
+pub(in crate::model) use names::Names;
+
 use mlx_rs::{Array, Dtype};
 
 use crate::cache::{KvCache, PlainCache, RotatingCache};
-use crate::config::{Dims, Gemma4Layer, Gemma4TextConfig, KeyValues, LayerKind};
+use crate::config::{ConfigFile, Dims, Gemma4Layer, Gemma4TextConfig, KeyValues, LayerKind};
 use crate::error::EngineError;
 use crate::fault::Fault;
 use crate::model::Network;
 use crate::model::ladder::Dedicated;
+use crate::model::parts::{compiled_softcap, times};
 use crate::nn::{Embedding, Linear, RmsNorm};
-use crate::ops::{self, Mask};
+use crate::ops::Mask;
 use crate::taps::TapSink;
 use crate::weights::Weights;
 
 use attention::CallState;
 use layer::Layer;
-use names::Names;
 use per_layer::PerLayerInputs;
 
 pub(super) const TEXT_ROW: Dedicated = Dedicated {
@@ -29,10 +31,7 @@ pub(super) const TEXT_ROW: Dedicated = Dedicated {
     keys: || Gemma4TextConfig::text_keys().to_vec(),
     fits: |_| true,
     check: |file| Gemma4TextConfig::read_text(file).map(drop),
-    load: |file, weights, fault| {
-        let config = Gemma4TextConfig::read_text(file)?;
-        Ok(Box::new(Gemma4Text::load(config, Names::TEXT, weights, fault)?))
-    },
+    load,
 };
 
 pub(super) const ROW: Dedicated = Dedicated {
@@ -40,12 +39,33 @@ pub(super) const ROW: Dedicated = Dedicated {
     keys: || Gemma4TextConfig::keys().to_vec(),
     fits: |_| true,
     check: |file| Gemma4TextConfig::read(file).map(drop),
-    load: |file, weights, fault| {
-        let config = Gemma4TextConfig::read(file)?;
-        Names::unwrap(weights);
-        Ok(Box::new(Gemma4Text::load(config, Names::MULTIMODAL, weights, fault)?))
-    },
+    load,
 };
+
+fn load(
+    file: &ConfigFile,
+    weights: &mut Weights,
+    fault: Option<Fault>,
+) -> Result<Box<dyn Network>, EngineError> {
+    let (config, names) = sanitize(file, weights)?;
+    Ok(Box::new(Gemma4Text::load(config, names, weights, fault)?))
+}
+
+/// Reads either kind of config, and gives the tensors the names of [`Names`]; those that nothing reads
+/// are dropped.
+pub(in crate::model) fn sanitize(
+    file: &ConfigFile,
+    weights: &mut Weights,
+) -> Result<(Gemma4TextConfig, Names), EngineError> {
+    let (config, names) = if file.model_type()? == TEXT_ROW.model_type {
+        (Gemma4TextConfig::read_text(file)?, Names::TEXT)
+    } else {
+        Names::unwrap(weights);
+        (Gemma4TextConfig::read(file)?, Names::MULTIMODAL)
+    };
+    names::discard_unread(&config, weights);
+    Ok((config, names))
+}
 
 /// A stack of layers that norm before and after each block. Some keep keys and values of their own,
 /// the rest read those of an earlier layer; each may take a second input beside the residual stream.
@@ -69,7 +89,6 @@ impl Gemma4Text {
     ) -> Result<Self, EngineError> {
         let dims = &config.dims;
         let table = [dims.vocab_size, dims.hidden_size];
-        names::discard_unread(&config, weights);
         Ok(Self {
             embed_tokens: weights.embedding(&names.of("embed_tokens"), table)?,
             per_layer_inputs: PerLayerInputs::load(&config, names, weights)?,
@@ -122,7 +141,7 @@ impl Gemma4Text {
             None => self.embed_tokens.as_linear(h)?,
         };
         match self.config.final_softcap {
-            Some(bound) => softcap(&logits, bound),
+            Some(bound) => compiled_softcap(&logits, bound),
             None => Ok(logits),
         }
     }
@@ -138,7 +157,7 @@ impl Network for Gemma4Text {
         let embedded = self.embed_tokens.forward(ids)?;
         sink.tap("embed", &embedded);
         let root = (self.config.dims.hidden_size as f64).powf(0.5);
-        let h = ops::multiply(&embedded, &ops::scalar(root, embedded.dtype())?)?;
+        let h = times(&embedded, root)?;
         let slices = match &self.per_layer_inputs {
             Some(inputs) => inputs.forward(ids, &h, sink)?,
             None => vec![None; self.layers.len()],
@@ -180,11 +199,4 @@ impl Network for Gemma4Text {
     fn dtype(&self) -> Dtype {
         self.embed_tokens.dtype()
     }
-}
-
-/// `logit_softcap`: `tanh(x / bound) * bound`, each step rounded to x's dtype, with `bound` as
-/// `mx.compile` holds it.
-fn softcap(x: &Array, bound: f64) -> Result<Array, EngineError> {
-    let bound = ops::constant(bound, x.dtype())?;
-    ops::multiply(&ops::tanh(&ops::divide(x, &bound)?)?, &bound)
 }

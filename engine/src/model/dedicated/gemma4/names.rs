@@ -23,17 +23,17 @@ const KEY_VALUE: &[&str] = &[".self_attn.k_proj", ".self_attn.v_proj", ".self_at
 
 /// The module paths of a checkpoint.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Names {
+pub(in crate::model) struct Names {
     model: &'static str,
     head: &'static str,
 }
 
 impl Names {
     /// Of `gemma4_text`.
-    pub(super) const TEXT: Self = Self { model: "model", head: "lm_head" };
+    pub(in crate::model) const TEXT: Self = Self { model: "model", head: "lm_head" };
 
     /// Of `gemma4`, once [`Names::unwrap`] has given them.
-    pub(super) const MULTIMODAL: Self =
+    pub(in crate::model) const MULTIMODAL: Self =
         Self { model: "language_model.model", head: "language_model.lm_head" };
 
     /// Drops what a `gemma4` checkpoint holds besides the text model, and gives the published form of
@@ -48,12 +48,12 @@ impl Names {
     }
 
     /// The path of a module of the text model.
-    pub(super) fn of(self, module: &str) -> String {
+    pub(in crate::model) fn of(self, module: &str) -> String {
         format!("{}.{module}", self.model)
     }
 
     /// The path of the output projection.
-    pub(super) fn head(self) -> &'static str {
+    pub(in crate::model) fn head(self) -> &'static str {
         self.head
     }
 }

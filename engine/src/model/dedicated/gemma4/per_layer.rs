@@ -6,8 +6,9 @@ use mlx_rs::Array;
 use super::Names;
 use crate::config::{Gemma4TextConfig, PerLayerInput};
 use crate::error::EngineError;
+use crate::model::parts::{layer_slice, times, unflatten};
 use crate::nn::{Embedding, Linear, RmsNorm};
-use crate::ops::{self, SliceAxis};
+use crate::ops;
 use crate::taps::TapSink;
 use crate::weights::Weights;
 
@@ -59,33 +60,20 @@ impl PerLayerInputs {
     ) -> Result<Vec<Option<Array>>, EngineError> {
         let looked_up = self.embed_tokens_per_layer.forward(ids)?;
         sink.tap("embed_tokens_per_layer", &looked_up);
-        let looked_up = self.unflatten(&times(&looked_up, f64::from(self.width).powf(0.5))?)?;
+        let looked_up = times(&looked_up, f64::from(self.width).powf(0.5))?;
+
+        let looked_up = unflatten(&looked_up, self.layers, self.width)?;
 
         let projected = self.per_layer_model_projection.forward(h)?;
         sink.tap("per_layer_model_projection", &projected);
         let projected = times(&projected, (self.hidden_size as f64).powf(-0.5))?;
-        let projected = self.per_layer_projection_norm.forward(&self.unflatten(&projected)?)?;
+        let projected = unflatten(&projected, self.layers, self.width)?;
+        let projected = self.per_layer_projection_norm.forward(&projected)?;
         sink.tap("per_layer_projection_norm", &projected);
 
         let sum = times(&ops::add(&projected, &looked_up)?, 2.0_f64.powf(-0.5))?;
-        (0..self.layers).map(|layer| slice(&sum, layer).map(Some)).collect()
+        (0..self.layers).map(|layer| layer_slice(&sum, layer).map(Some)).collect()
     }
-
-    /// `[batch, n, layers * width]` to `[batch, n, layers, width]`.
-    fn unflatten(&self, x: &Array) -> Result<Array, EngineError> {
-        ops::reshape(x, &[x.dim(0), x.dim(1), self.layers, self.width])
-    }
-}
-
-fn times(x: &Array, factor: f64) -> Result<Array, EngineError> {
-    ops::multiply(x, &ops::scalar(factor, x.dtype())?)
-}
-
-/// `inputs[:, :, layer, :]`.
-fn slice(inputs: &Array, layer: i32) -> Result<Array, EngineError> {
-    let mut axes: Vec<_> = inputs.shape().iter().map(|&extent| SliceAxis::full(extent)).collect();
-    axes[2] = SliceAxis::range(layer, layer + 1);
-    ops::squeeze(&ops::slice(inputs, &axes)?, 2)
 }
 
 /// The gate of one layer.
