@@ -195,6 +195,11 @@ impl Model {
         }
     }
 
+    /// Whether this is a model for [`Model::denoise`], and not for a [`Decoder`](crate::Decoder).
+    pub fn denoises(&self) -> bool {
+        self.network.denoiser().is_some()
+    }
+
     /// Refuses a model that has no next token.
     pub(crate) fn autoregressive(&self) -> Result<(), EngineError> {
         match self.network.denoiser() {

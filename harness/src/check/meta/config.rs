@@ -1,9 +1,9 @@
 //! A changed config must change the logits, or be refused; a harmless change must do neither.
 
-use std::{fs, os::unix::fs::symlink, path::Path, time::Instant};
+use std::{fs, ops::ControlFlow, os::unix::fs::symlink, path::Path, time::Instant};
 
-use mlx_parity_engine::{Decoder, EngineError, Model};
-use mlx_parity_tensor::HostTensor;
+use mlx_parity_engine::{Decoder, DenoiseOptions, EngineError, Model, Sampler};
+use mlx_parity_tensor::{Dtype, HostTensor};
 use tempfile::TempDir;
 
 use super::{Bench, MetaError, Verdict};
@@ -21,12 +21,45 @@ pub(super) fn check(bench: &Bench, change: &ConfigChange) -> Result<Verdict, Met
         (Effect::Refused(says), loaded) => refusal(says, loaded.err()),
         (_, Err(error)) => return Err(error.into()),
         (effect, Ok(model)) => {
-            let base = Decoder::new(&bench.model, bench.ids.len()).prefill(&bench.ids)?;
-            let got = Decoder::new(&model, bench.ids.len()).prefill(&bench.ids)?;
-            answer(effect, &got, &base)
+            let base = match bench.unchanged.get() {
+                Some(base) => base,
+                None => {
+                    let base = logits(&bench.model, &bench.ids)?;
+                    bench.unchanged.get_or_init(|| base)
+                }
+            };
+            answer(effect, &logits(&model, &bench.ids)?, base)
         }
     };
     Ok(Verdict { engine_ms: started.elapsed().as_secs_f64() * 1e3, ..verdict })
+}
+
+/// What a model says to a prompt: its prefill, or all steps of a denoising run, `[rows, vocab]`.
+fn logits(model: &Model, ids: &[u32]) -> Result<HostTensor, MetaError> {
+    if !model.denoises() {
+        return Ok(Decoder::new(model, ids.len()).prefill(ids)?);
+    }
+    let options = DenoiseOptions {
+        temperature: 0.7,
+        sampler: Sampler::EntropyBound,
+        min_canvas_length: Some(1),
+        ..DenoiseOptions::default()
+    };
+    let (mut bytes, mut failed) = (Vec::new(), None);
+    model.denoise(ids, &options, |step| match step.tensors() {
+        Ok(tensors) => {
+            let logits = tensors.into_iter().filter(|(name, _)| *name == "logits");
+            bytes.extend(logits.flat_map(|(_, tensor)| tensor.into_bytes()));
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    failed.map_or(Ok(()), Err)?;
+    let row = model.vocab_size() * Dtype::F32.size();
+    Ok(HostTensor::new(Dtype::F32, [bytes.len() / row, model.vocab_size()], bytes)?)
 }
 
 /// A copy of the model's folder with another config; all other files are links.

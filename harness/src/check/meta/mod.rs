@@ -4,11 +4,11 @@ mod config;
 mod paths;
 mod truth;
 
-use std::{path::Path, time::Instant};
+use std::{cell::OnceCell, path::Path, time::Instant};
 
 use mlx_parity_engine::{EngineError, Fault, LoadOptions, Model, Tokenizer};
 use mlx_parity_oracles::OracleError;
-use mlx_parity_tensor::TensorError;
+use mlx_parity_tensor::{HostTensor, TensorError};
 
 use self::truth::Truth;
 use crate::{
@@ -84,6 +84,8 @@ struct Bench<'a> {
     /// Whether this backend is one where the case claims equal bits.
     bits: bool,
     truth: Truth<'a>,
+    /// What the model says under its own config, once it was asked.
+    unchanged: OnceCell<HostTensor>,
 }
 
 /// Runs every check of the job's case; `emit` gets exactly one row for each.
@@ -116,7 +118,8 @@ fn bench<'a>(job: &'a Job, case: &MetaCase) -> Result<Bench<'a>, MetaError> {
     };
     let backend = mlx_parity_engine::runtime_info()?.backend;
     let bits = case.bits_on.contains(&backend);
-    Ok(Bench { dir, model, ids, options, bits, truth: Truth::new(dir) })
+    let (truth, unchanged) = (Truth::new(dir), OnceCell::new());
+    Ok(Bench { dir, model, ids, options, bits, truth, unchanged })
 }
 
 /// The rows of a case that could not begin.
