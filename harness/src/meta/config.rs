@@ -58,7 +58,7 @@ fn place<'a, 'k>(
 ) -> (&'a mut Map<String, Value>, &'k str) {
     match key.split_once('.') {
         Some((outer, inner)) if object.get(outer).is_some_and(Value::is_object) => {
-            place(object.get_mut(outer).and_then(Value::as_object_mut).expect("an object"), inner)
+            place(object.get_mut(outer).and_then(Value::as_object_mut).expect("checked above"), inner)
         }
         _ => (object, key),
     }

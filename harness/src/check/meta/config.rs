@@ -34,7 +34,7 @@ pub(super) fn check(bench: &Bench, change: &ConfigChange) -> Result<Verdict, Met
     Ok(Verdict { engine_ms: started.elapsed().as_secs_f64() * 1e3, ..verdict })
 }
 
-/// What a model says to a prompt: its prefill, or all steps of a denoising run, `[rows, vocab]`.
+/// What a model says to a prompt: its prefill, or all steps of its first canvas, `[rows, vocab]`.
 fn logits(model: &Model, ids: &[u32]) -> Result<HostTensor, MetaError> {
     if !model.denoises() {
         return Ok(Decoder::new(model, ids.len()).prefill(ids)?);
@@ -47,6 +47,7 @@ fn logits(model: &Model, ids: &[u32]) -> Result<HostTensor, MetaError> {
     };
     let (mut bytes, mut failed) = (Vec::new(), None);
     model.denoise(ids, &options, |step| match step.tensors() {
+        Ok(_) if step.canvas > 1 => ControlFlow::Break(()),
         Ok(tensors) => {
             let logits = tensors.into_iter().filter(|(name, _)| *name == "logits");
             bytes.extend(logits.flat_map(|(_, tensor)| tensor.into_bytes()));
