@@ -49,14 +49,52 @@ pub fn explain(root: &Root, program: &Path, job: &Job, row: &Row) -> Result<Stri
         }
         _ => (step_of(&row.id), step_name(step_of(&row.id))),
     };
+    let mut oracle = Oracle::start(Launch::of(root, job.case.oracle()))?;
+    let found = intermediates(&mut oracle, &mut Worker::start(program)?, job, step)?;
+    Ok(format!("intermediates of {spoken}: {}", found.text()))
+}
+
+/// The engine's intermediates of one step beside the oracle's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Those that are bit-equal, in model order, up to the first that is not.
+    pub equal: Vec<String>,
+    /// The first that differs: its name, the call it is of, and how it differs.
+    pub first: Option<(String, String, String)>,
+    /// Names that only the engine gives: nothing can be said of them.
+    pub engine_only: Vec<String>,
+}
+
+impl Comparison {
+    fn text(&self) -> String {
+        let Self { equal, first, .. } = self;
+        let Some((name, call, detail)) = first else {
+            let count = equal.len();
+            return format!(
+                "all {count} are bit-exact; the difference comes and goes with watching"
+            );
+        };
+        let before = equal.last().map_or("nothing before it was compared".to_owned(), |last| {
+            format!("{} intermediates before it are bit-exact, the last {last}", equal.len())
+        });
+        format!("first difference at {name} (call {call}); {before}\n  {detail}")
+    }
+}
+
+/// Compares the intermediates of a step of a model's case, 0 being the prefill.
+pub fn intermediates(
+    oracle: &mut Oracle,
+    worker: &mut Worker,
+    job: &Job,
+    step: usize,
+) -> Result<Comparison, ExplainError> {
     let scratch = tempfile::tempdir()?;
     let theirs = scratch.path().join("oracle.safetensors");
     let ours = scratch.path().join("engine.safetensors");
-    ask_oracle(root, job, step, &theirs)?;
+    ask_oracle(oracle, job, step, &theirs)?;
     let command = Command::Tap { job: Box::new(job.clone()), step, out: ours.clone() };
-    Worker::start(program)?.tap(&command).map_err(ExplainError::Engine)?;
-    let text = first_difference(&SafetensorsFile::open(&ours)?, &SafetensorsFile::open(&theirs)?)?;
-    Ok(format!("intermediates of {spoken}: {text}"))
+    worker.tap(&command).map_err(ExplainError::Engine)?;
+    compare(&SafetensorsFile::open(&ours)?, &SafetensorsFile::open(&theirs)?)
 }
 
 /// The decode step of a check, 0 for the prefill.
@@ -68,18 +106,17 @@ fn step_name(step: usize) -> String {
     if step == 0 { "the prefill".to_owned() } else { format!("decode step {step}") }
 }
 
-fn ask_oracle(root: &Root, job: &Job, step: usize, out: &Path) -> Result<(), ExplainError> {
+fn ask_oracle(oracle: &mut Oracle, job: &Job, step: usize, out: &Path) -> Result<(), ExplainError> {
     let Some(files) = &job.files else { return Err(ExplainError::NoIntermediates) };
     let request = match &job.case.kind {
         Kind::Replay(replay) => replay_request(replay, &files.model, step, out),
         Kind::Denoise(denoise) => denoised_request(denoise, &files.model, step, out),
         Kind::Op(_) | Kind::Meta(_) => return Err(ExplainError::NoIntermediates),
     };
-    let name = job.case.oracle();
-    match Oracle::start(Launch::of(root, name))?.ask(&request)? {
+    match oracle.ask(&request)? {
         Answer::Frozen(_) | Answer::Denoised(_) => Ok(()),
         other => Err(OracleError::Protocol {
-            name: name.to_owned(),
+            name: job.case.oracle().to_owned(),
             message: format!("it answered {other:?} to a freeze request"),
         }
         .into()),
@@ -104,30 +141,26 @@ fn denoised_request(denoise: &Denoise, model: &Path, step: usize, out: &Path) ->
 }
 
 /// The engine writes its taps in model order as `tap.<call>.<order>.<name>`.
-fn first_difference(
-    ours: &SafetensorsFile,
-    theirs: &SafetensorsFile,
-) -> Result<String, ExplainError> {
+fn compare(ours: &SafetensorsFile, theirs: &SafetensorsFile) -> Result<Comparison, ExplainError> {
     let mut names: Vec<_> = ours.names().map(str::to_owned).collect();
     names.sort_by_key(|name| order(name));
-    let mut equal = Vec::new();
+    let mut found = Comparison::default();
     for name in names {
         let Some((call, spoken)) = call_and_name(&name) else { continue };
         let oracle_name = format!("tap.{call}.{spoken}");
         if !theirs.contains(&oracle_name) {
+            found.engine_only.push(spoken.to_owned());
             continue;
         }
         let report = bit_exact(&ours.view(&name)?, &theirs.view(&oracle_name)?);
         if !report.is_exact() {
-            let before = equal.last().map_or("nothing before it was compared".to_owned(), |last| {
-                format!("{} intermediates before it are bit-exact, the last {last}", equal.len())
-            });
             let detail = report.named(spoken).to_string().replace('\n', "\n  ");
-            return Ok(format!("first difference at {spoken} (call {call}); {before}\n  {detail}"));
+            found.first = Some((spoken.to_owned(), call.to_owned(), detail));
+            break;
         }
-        equal.push(spoken.to_owned());
+        found.equal.push(spoken.to_owned());
     }
-    Ok(format!("all {} are bit-exact; the difference comes and goes with watching", equal.len()))
+    Ok(found)
 }
 
 fn order(name: &str) -> (usize, usize) {

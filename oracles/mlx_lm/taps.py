@@ -15,7 +15,10 @@ import sys
 
 SPOKEN = [
     (r"^decoder\.", ""),
-    (r"^embed_tokens$", "embed"),
+    (r"^(embed_tokens|wte|embed_in)$", "embed"),
+    (r"^h\.", "layers."),
+    (r"^(ln_f|final_layer_?norm)$", "norm"),
+    (r"^embed_out$", "lm_head"),
     (r"^(layers\.\d+)$", r"\1.out"),
     (r"_proj$", ""),
     (r"\.rope$", ".q_rope"),
@@ -43,7 +46,9 @@ def spoken(name):
 
 def relative(path):
     """A module's path within the text model."""
-    return path.removeprefix("language_model.").removeprefix("model.")
+    for prefix in ("language_model.", "model.", "transformer.", "gpt_neox."):
+        path = path.removeprefix(prefix)
+    return path
 
 
 def keys_last(tensors):
@@ -62,7 +67,10 @@ class Taps:
     """Records intermediates between `start` and `stop`."""
 
     def __init__(self, model, namespace=None):
-        self.paths = {id(module): relative(name) for name, module in model.named_modules() if name}
+        self.paths = {}
+        for name, module in model.named_modules():
+            if name:
+                self.paths.setdefault(id(module), []).append(relative(name))
         self.classes = {type(module) for _, module in model.named_modules()}
         spaces = {cls.__module__ for cls in self.classes}
         self.keys_first = any(space in KEYS_FIRST for space in spaces)
@@ -99,6 +107,12 @@ class Taps:
         mx.eval(list(tensors.values()))
         return {spoken(name): tensor for name, tensor in tensors.items()}
 
+    def _path(self, module):
+        """The module's path; of one that several layers share, that below the caller's."""
+        paths = self.paths.get(id(module), [None])
+        caller = f"{self.stack[-1]}." if self.stack else ""
+        return next((path for path in paths if path and path.startswith(caller)), paths[0])
+
     def _patch(self, owner, name, replacement):
         self.undo.append((owner, name, getattr(owner, name)))
         setattr(owner, name, replacement)
@@ -119,7 +133,7 @@ class Taps:
     def _module_call(self, original):
         @functools.wraps(original)
         def call(module, *args, **kwargs):
-            path = self.paths.get(id(module))
+            path = self._path(module)
             if path is None:
                 return original(module, *args, **kwargs)
             self.stack.append(path)
