@@ -8,6 +8,7 @@ mod config;
 mod experts;
 mod fault;
 mod layouts;
+mod rope;
 mod ties;
 
 use std::collections::BTreeMap;
