@@ -1,7 +1,7 @@
 //! `qwen3_5` configs: what each key means, and which are refused by name. No MLX here.
 
 use mlx_parity_engine::EngineError;
-use mlx_parity_engine::config::{ConfigFile, Qwen35Config};
+use mlx_parity_engine::config::{ConfigFile, Qwen35Config, Qwen35Experts};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -144,6 +144,40 @@ fn keys_around_the_text_model_must_agree_with_it() {
     assert!(read(&config).expect_err("refused").to_string().contains("text_config.quantization"));
     config["hidden_size"] = json!(64);
     assert!(read(&config).expect_err("refused").to_string().contains("hidden_size"));
+}
+
+fn sparse() -> Value {
+    let mut config = text();
+    config["model_type"] = json!("qwen3_5_moe");
+    for (key, value) in [
+        ("num_experts", 8),
+        ("num_experts_per_tok", 3),
+        ("moe_intermediate_size", 32),
+        ("shared_expert_intermediate_size", 64),
+    ] {
+        config[key] = json!(value);
+    }
+    config
+}
+
+#[test]
+fn experts_are_read_where_there_are_any() {
+    assert_eq!(read(&text()).expect("a config").experts, None);
+    let wanted =
+        Qwen35Experts { count: 8, picks: 3, width: 32, shared_width: 64, normalised: true };
+    assert_eq!(read(&sparse()).expect("a config").experts, Some(wanted));
+}
+
+#[rstest]
+#[case::more_picks_than_experts("num_experts_per_tok", json!(9))]
+#[case::no_picks("num_experts_per_tok", json!(0))]
+#[case::no_width("moe_intermediate_size", json!(0))]
+#[case::no_shared_width("shared_expert_intermediate_size", json!(0))]
+#[case::sparse_step("decoder_sparse_step", json!(2))]
+fn experts_that_do_not_fit_are_refused(#[case] key: &str, #[case] value: Value) {
+    let mut config = sparse();
+    config[key] = value;
+    assert!(read(&config).expect_err("refused").to_string().contains(key));
 }
 
 #[rstest]

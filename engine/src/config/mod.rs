@@ -24,7 +24,7 @@ pub use layers::LayerKind;
 pub(crate) use layers::layer_kinds;
 pub(crate) use quantization::KEYS as QUANTIZATION_KEYS;
 pub use quantization::{Override, Quantization};
-pub use qwen3_5::{DeltaDims, Qwen35Config};
+pub use qwen3_5::{DeltaDims, Qwen35Config, Qwen35Experts};
 pub use rope::{RopeConfig, RopeKeys};
 
 use std::fmt::Display;

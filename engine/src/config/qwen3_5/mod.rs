@@ -1,4 +1,4 @@
-//! `model_type` `qwen3_5`: `TextModelArgs` of `mlx_lm/models/qwen3_5.py`, at the top of the file or
+//! `model_type` `qwen3_5` and `qwen3_5_moe`: `TextModelArgs` of `mlx_lm/models/qwen3_5.py`, at the top of the file or
 //! under `text_config`.
 
 mod rope;
@@ -28,6 +28,23 @@ pub struct Qwen35Config {
     pub rope: RopeConfig,
     /// Whether the embedding is the output projection too.
     pub tied: bool,
+    /// The experts of every layer, where there are any.
+    pub experts: Option<Qwen35Experts>,
+}
+
+/// Routed experts and the one that every token goes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Qwen35Experts {
+    /// Routed experts of a layer.
+    pub count: usize,
+    /// Those that a token goes to; at least 1 and at most `count`.
+    pub picks: usize,
+    /// Inner width of one.
+    pub width: usize,
+    /// Inner width of the one that every token goes through.
+    pub shared_width: usize,
+    /// Whether the weights of the picked ones are divided by their sum.
+    pub normalised: bool,
 }
 
 /// Extents of a gated delta net.
@@ -113,6 +130,7 @@ impl Qwen35Config {
             attention_bias: wire.attention_bias,
             rope: rope::read(file, &wire, dims.head_dim)?,
             tied: wire.tie_word_embeddings,
+            experts: experts(file, &wire)?,
             dims,
         };
         config.check_layers(file, &wire)?;
@@ -173,10 +191,38 @@ fn linear(file: &ConfigFile, wire: &WireText) -> Result<DeltaDims, EngineError> 
     })
 }
 
+fn experts(file: &ConfigFile, wire: &WireText) -> Result<Option<Qwen35Experts>, EngineError> {
+    let count = wire.num_experts;
+    if count == 0 {
+        return Ok(None);
+    }
+    let extents = [
+        ("num_experts", count, i32::MAX as usize),
+        ("num_experts_per_tok", wire.num_experts_per_tok, count),
+        ("moe_intermediate_size", wire.moe_intermediate_size, i32::MAX as usize),
+        (
+            "shared_expert_intermediate_size",
+            wire.shared_expert_intermediate_size,
+            i32::MAX as usize,
+        ),
+    ];
+    for (key, extent, most) in extents {
+        if !(1..=most).contains(&extent) {
+            return Err(file.unsupported(key, extent, format!("1 to {most}")));
+        }
+    }
+    Ok(Some(Qwen35Experts {
+        count,
+        picks: wire.num_experts_per_tok,
+        width: wire.moe_intermediate_size,
+        shared_width: wire.shared_expert_intermediate_size,
+        normalised: wire.norm_topk_prob,
+    }))
+}
+
 fn refuse_other_maths(file: &ConfigFile, wire: &WireText) -> Result<(), EngineError> {
-    let types = ["qwen3_5".to_owned(), "qwen3_5_text".to_owned()];
-    file.only("model_type", wire.model_type.as_ref(), &types)?;
-    file.only("num_experts", Some(&wire.num_experts), &[0])?;
+    let types = ["qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"];
+    file.only("model_type", wire.model_type.as_ref(), &types.map(str::to_owned))?;
     file.only("decoder_sparse_step", wire.decoder_sparse_step.as_ref(), &[1])?;
     if let Some(layers) = wire.mlp_only_layers.as_ref().filter(|layers| !layers.is_empty()) {
         return Err(file.unsupported("mlp_only_layers", format!("{layers:?}"), "[]"));

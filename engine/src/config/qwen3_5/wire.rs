@@ -48,11 +48,6 @@ pub(super) struct WireText {
     pub _drafting_layers: Option<usize>,
     #[serde(rename = "mtp_use_dedicated_embeddings")]
     pub _drafting_embeddings: Option<bool>,
-    /// Of training.
-    #[serde(rename = "output_router_logits")]
-    pub _router_logits: Option<bool>,
-    #[serde(rename = "router_aux_loss_coef")]
-    pub _router_loss: Option<f64>,
 }
 
 /// A value that may be null.
@@ -98,8 +93,6 @@ impl Default for WireText {
             layer_types: None,
             _drafting_layers: None,
             _drafting_embeddings: None,
-            _router_logits: None,
-            _router_loss: None,
         }
     }
 }

@@ -9,5 +9,12 @@ mod qwen3_5;
 use super::ladder::Dedicated;
 
 /// One row a network; those of one type stand in the order in which they are asked whether they fit.
-pub(super) const DEDICATED: &[Dedicated] =
-    &[diffusion_gemma::ROW, gemma4::ROW, gemma4::TEXT_ROW, minicpm5::ROW, qwen3::ROW, qwen3_5::ROW];
+pub(super) const DEDICATED: &[Dedicated] = &[
+    diffusion_gemma::ROW,
+    gemma4::ROW,
+    gemma4::TEXT_ROW,
+    minicpm5::ROW,
+    qwen3::ROW,
+    qwen3_5::ROW,
+    qwen3_5::MOE_ROW,
+];

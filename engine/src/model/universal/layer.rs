@@ -31,7 +31,8 @@ pub(super) struct Layer {
 /// A norm and the name it is tapped under.
 struct NamedNorm(&'static str, Norm);
 
-enum FeedForwardBlock {
+/// The block of a [`FeedForward`].
+pub(in crate::model) enum FeedForwardBlock {
     Dense(Mlp),
     Moe(Box<Moe>),
 }
@@ -110,16 +111,14 @@ impl Layer {
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
         let seen = normed(norm, x, sink)?;
-        let r = match &self.mlp {
-            FeedForwardBlock::Dense(mlp) => mlp.forward(&seen, sink)?,
-            FeedForwardBlock::Moe(moe) => moe.forward(&seen, sink)?,
-        };
+        let r = self.mlp.forward(&seen, sink)?;
         normed(self.after_mlp.as_ref(), &r, sink)
     }
 }
 
 impl FeedForwardBlock {
-    fn load(
+    /// The block at a place, on a stream `hidden` wide.
+    pub(in crate::model) fn load(
         weights: &mut Weights,
         place: &Place,
         hidden: usize,
@@ -132,6 +131,18 @@ impl FeedForwardBlock {
                 Self::Moe(Box::new(Moe::load(weights, place, hidden, moe, fault)?))
             }
         })
+    }
+
+    /// x `[batch, n, hidden]` to the same.
+    pub(in crate::model) fn forward(
+        &self,
+        x: &Array,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        match self {
+            Self::Dense(mlp) => mlp.forward(x, sink),
+            Self::Moe(moe) => moe.forward(x, sink),
+        }
     }
 }
 

@@ -4,11 +4,11 @@ pub(super) mod archs;
 pub(super) mod attention;
 mod head;
 mod kernel;
-mod layer;
+pub(super) mod layer;
 pub(super) mod mlp;
-mod moe;
+pub(super) mod moe;
 mod norm;
-mod router;
+pub(super) mod router;
 pub(super) mod spec;
 
 use mlx_rs::{Array, Dtype};

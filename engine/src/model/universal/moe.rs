@@ -63,8 +63,8 @@ pub(crate) struct ExpertSpec {
 pub(crate) enum OriginalNames {
     /// `experts.{expert}.{name}`: gate, up, down.
     Each([&'static str; 3]),
-    /// `input_linear` of gate and up, and `output_linear` (`granitemoe`).
-    Fused,
+    /// Full names of one plain tensor for gate and up, and of one for down.
+    Fused([&'static str; 2]),
 }
 
 impl OriginalNames {
@@ -72,6 +72,10 @@ impl OriginalNames {
     pub const PROJ: Self = Self::Each(["gate_proj", "up_proj", "down_proj"]);
     /// mixtral's.
     pub const W: Self = Self::Each(["w1", "w3", "w2"]);
+    /// granitemoe's.
+    pub const LINEAR: Self = Self::Fused(["input_linear.weight", "output_linear.weight"]);
+    /// `qwen3_5_moe`'s.
+    pub const GATE_UP: Self = Self::Fused(["experts.gate_up_proj", "experts.down_proj"]);
 }
 
 /// A network that every token goes through.
@@ -86,7 +90,7 @@ pub(crate) struct SharedSpec {
 }
 
 /// The block of a [`MoeSpec`].
-pub(super) struct Moe {
+pub(in crate::model) struct Moe {
     gate: LoadedGate,
     choice: Choice,
     picks: i32,
@@ -226,14 +230,14 @@ fn experts(
     let mut load = |index: usize, [outputs, inputs]: [usize; 2]| {
         let name = ["gate_proj", "up_proj", "down_proj"][index];
         let (stacked, folder) = (place.join(name), block.join("experts"));
-        let fused = if index < 2 { "input_linear" } else { "output_linear" };
-        let fused = format!("{}.{fused}.weight", block.path());
+        let fused;
         let original = match spec.original {
             OriginalNames::Each(names) => {
                 Original::Each { folder: folder.path(), name: names[index] }
             }
-            OriginalNames::Fused => {
-                let (part, parts) = if index < 2 { (index, 2) } else { (0, 1) };
+            OriginalNames::Fused([inner, outer]) => {
+                let (name, part, parts) = if index < 2 { (inner, index, 2) } else { (outer, 0, 1) };
+                fused = format!("{}.{name}", block.path());
                 Original::Fused { tensor: &fused, part, parts }
             }
         };

@@ -6,11 +6,13 @@ use super::attention::Attention;
 use super::gated_delta::GatedDeltaNet;
 use super::{LoadNorm, ROOT};
 use crate::cache::KvCache;
-use crate::config::{Dims, Qwen35Config};
+use crate::config::{Qwen35Config, Qwen35Experts};
 use crate::error::EngineError;
 use crate::fault::Fault;
-use crate::model::universal::mlp::Mlp;
-use crate::model::universal::spec::{Activation, MlpSpec};
+use crate::model::universal::layer::FeedForwardBlock;
+use crate::model::universal::moe::{ExpertSpec, Gate, MoeSpec, OriginalNames, SharedSpec};
+use crate::model::universal::router::{Choice, Side};
+use crate::model::universal::spec::{Activation, FeedForward, MlpSpec};
 use crate::nn::RmsNorm;
 use crate::ops::{self, Mask};
 use crate::place::Place;
@@ -22,7 +24,7 @@ pub(super) struct Layer {
     input_layernorm: RmsNorm,
     mixer: Mixer,
     post_attention_layernorm: RmsNorm,
-    mlp: Mlp,
+    mlp: FeedForwardBlock,
 }
 
 /// How positions learn of each other.
@@ -54,7 +56,7 @@ impl Layer {
             input_layernorm: norm("input_layernorm")?,
             post_attention_layernorm: norm("post_attention_layernorm")?,
             mixer,
-            mlp: mlp(weights, &path, dims, fault)?,
+            mlp: feed_forward(config, weights, &path, fault)?,
         })
     }
 
@@ -81,12 +83,42 @@ impl Layer {
     }
 }
 
-fn mlp(
+/// `Qwen3NextMLP`, or `Qwen3NextSparseMoeBlock` of `mlx_lm/models/qwen3_next.py`.
+fn feed_forward(
+    config: &Qwen35Config,
     weights: &mut Weights,
     layer: &str,
-    dims: &Dims,
     fault: Option<Fault>,
-) -> Result<Mlp, EngineError> {
-    let spec = MlpSpec::gated(dims.intermediate_size, Activation::Silu);
-    Mlp::load(weights, &Place::root(layer).join("mlp"), dims.hidden_size, &spec, fault)
+) -> Result<FeedForwardBlock, EngineError> {
+    let spec = match &config.experts {
+        None => {
+            let width = config.dims.intermediate_size;
+            FeedForward::Dense(MlpSpec::gated(width, Activation::Silu))
+        }
+        Some(experts) => FeedForward::Moe(moe(experts)),
+    };
+    let place = Place::root(layer).join("mlp");
+    FeedForwardBlock::load(weights, &place, config.dims.hidden_size, &spec, fault)
+}
+
+fn moe(experts: &Qwen35Experts) -> MoeSpec {
+    MoeSpec {
+        gate: Gate::Linear("gate"),
+        choice: Choice::SoftmaxThenTop { side: Side::Last, normalised: experts.normalised },
+        picks: experts.picks,
+        experts: ExpertSpec {
+            path: "switch_mlp",
+            count: experts.count,
+            width: experts.width,
+            bias: false,
+            original: OriginalNames::GATE_UP,
+        },
+        flat: false,
+        rounded: false,
+        shared: Some(SharedSpec {
+            path: "shared_expert",
+            mlp: MlpSpec::gated(experts.shared_width, Activation::Silu),
+            gate: Some("shared_expert_gate"),
+        }),
+    }
 }

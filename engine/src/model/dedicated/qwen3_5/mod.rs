@@ -19,15 +19,22 @@ use crate::nn::{Embedding, Linear, RmsNorm};
 use crate::taps::TapSink;
 use crate::weights::Weights;
 
-pub(super) const ROW: Dedicated = Dedicated {
-    model_type: "qwen3_5",
-    keys: || Qwen35Config::keys().to_vec(),
-    fits: |_| true,
-    check: |file| Qwen35Config::read(file).map(drop),
-    load: |file, weights, fault| {
-        Ok(Box::new(Qwen35::load(Qwen35Config::read(file)?, weights, fault)?))
-    },
-};
+pub(super) const ROW: Dedicated = row("qwen3_5");
+
+/// Both types are one class; this one's `sanitize` also takes experts apart.
+pub(super) const MOE_ROW: Dedicated = row("qwen3_5_moe");
+
+const fn row(model_type: &'static str) -> Dedicated {
+    Dedicated {
+        model_type,
+        keys: || Qwen35Config::keys().to_vec(),
+        fits: |_| true,
+        check: |file| Qwen35Config::read(file).map(drop),
+        load: |file, weights, fault| {
+            Ok(Box::new(Qwen35::load(Qwen35Config::read(file)?, weights, fault)?))
+        },
+    }
+}
 
 /// The text model.
 struct Qwen35 {

@@ -75,7 +75,7 @@ fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
             count: count.1,
             width: dims.intermediate_size,
             bias: false,
-            original: OriginalNames::Fused,
+            original: OriginalNames::LINEAR,
         },
         flat: false,
         rounded: true,
