@@ -2,16 +2,15 @@
 
 mod experts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use mlx_parity_tensor::Dtype;
 use mlx_parity_tensor::safetensors::Checkpoint;
 use mlx_rs::{Array, Dtype as MlxDtype};
 
-use crate::array::from_view;
 use crate::config::{ConfigFile, Override, Quantization};
-use crate::error::EngineError;
+use crate::error::{EngineError, op};
 use crate::nn::{Embedding, Linear, RmsNorm, Slot, Weight};
 use crate::ops::{self, Affine};
 
@@ -32,6 +31,8 @@ pub struct Weights {
     unread_overrides: BTreeSet<String>,
     missing: Vec<String>,
     unfit: Vec<String>,
+    /// MLX's lazy tensors of the files opened so far.
+    files: HashMap<PathBuf, HashMap<String, Array>>,
     /// Handles to the linear layers made so far, by module path.
     linears: BTreeMap<String, Slot>,
 }
@@ -62,6 +63,7 @@ impl Weights {
             unread_overrides: overrides,
             missing: Vec::new(),
             unfit: Vec::new(),
+            files: HashMap::new(),
             linears: BTreeMap::new(),
             checkpoint,
             quantization,
@@ -244,7 +246,22 @@ impl Weights {
             ));
             return stand_in(shape, holds);
         }
-        from_view(&view)
+        let stored = stored.clone();
+        self.read(&stored)
+    }
+
+    /// A tensor as MLX reads it: from the file straight into its own buffer, so that no more than the
+    /// weights themselves is held in memory.
+    fn read(&mut self, stored: &str) -> Result<Array, EngineError> {
+        let path = self.checkpoint.file_of(stored)?.path();
+        if !self.files.contains_key(path) {
+            let tensors = op("load", Array::load_safetensors(path))?;
+            self.files.insert(path.to_owned(), tensors);
+        }
+        let found = self.files.get(path).and_then(|tensors| tensors.get(stored));
+        let array = found.ok_or_else(|| ops::refused("load", "no tensor", stored))?.clone();
+        ops::eval([&array])?;
+        Ok(array)
     }
 
     /// Passes if every tensor was read and fitted, and every per-layer quantization was used.
