@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use mlx_parity_tensor::safetensors::SafetensorsError;
 use mlx_parity_tensor::{Dtype, TensorError};
-use mlx_rs::error::{AsSliceError, Exception, IoError};
+use mlx_rs::error::{AsSliceError, Exception};
 
 use crate::model::Rung;
 
@@ -271,12 +271,6 @@ pub(crate) struct MlxFailure(String);
 impl From<Exception> for MlxFailure {
     fn from(error: Exception) -> Self {
         Self(error.what().to_owned())
-    }
-}
-
-impl From<IoError> for MlxFailure {
-    fn from(error: IoError) -> Self {
-        Self(error.to_string())
     }
 }
 

@@ -9,8 +9,9 @@ use mlx_parity_tensor::Dtype;
 use mlx_parity_tensor::safetensors::Checkpoint;
 use mlx_rs::{Array, Dtype as MlxDtype};
 
+use crate::array::from_view;
 use crate::config::{ConfigFile, Override, Quantization};
-use crate::error::{EngineError, op};
+use crate::error::EngineError;
 use crate::nn::{Embedding, Linear, RmsNorm, Slot, Weight};
 use crate::ops::{self, Affine};
 
@@ -251,17 +252,19 @@ impl Weights {
     }
 
     /// A tensor as MLX reads it: from the file straight into its own buffer, so that no more than the
-    /// weights themselves is held in memory.
+    /// weights themselves is held in memory. Of a file that MLX refuses, for a dtype in it that it does
+    /// not know, the tensor is copied.
     fn read(&mut self, stored: &str) -> Result<Array, EngineError> {
         let path = self.checkpoint.file_of(stored)?.path();
         if !self.files.contains_key(path) {
-            let tensors = op("load", Array::load_safetensors(path))?;
+            let tensors = Array::load_safetensors(path).unwrap_or_default();
             self.files.insert(path.to_owned(), tensors);
         }
-        let found = self.files.get(path).and_then(|tensors| tensors.get(stored));
-        let array = found.ok_or_else(|| ops::refused("load", "no tensor", stored))?.clone();
-        ops::eval([&array])?;
-        Ok(array)
+        let Some(array) = self.files.get(path).and_then(|tensors| tensors.get(stored)) else {
+            return from_view(&self.checkpoint.view(stored)?);
+        };
+        ops::eval([array])?;
+        Ok(array.clone())
     }
 
     /// Passes if every tensor was read and fitted, and every per-layer quantization was used.
