@@ -137,6 +137,34 @@ fn along_last(a: &Array, axis: impl FnOnce(i32) -> SliceAxis) -> Result<Array, E
     ops::slice(a, &axes)
 }
 
+/// A copy of an array that knows nothing of how it was made: one copy, straight from its evaluated buffer
+/// into a new one, in any dtype.
+///
+/// # Errors
+/// [`EngineError::Op`] for an array that does not lie row-major and without gaps (make it
+/// [`contiguous`](ops::contiguous) first), and where MLX throws.
+pub fn detach_copy(array: &Array) -> Result<Array, EngineError> {
+    ops::eval([array])?;
+    let (mut row_major, mut available) = (false, false);
+    // SAFETY: both calls read flags of a live array into a bool that is ours.
+    let status = unsafe {
+        mlx_sys::_mlx_array_is_row_contiguous(&raw mut row_major, array.as_ptr())
+            | mlx_sys::_mlx_array_is_available(&raw mut available, array.as_ptr())
+    };
+    if status != 0 || !available || !row_major {
+        let found = format!("{:?} with strides {:?}", array.shape(), array.strides());
+        return Err(refused("detach_copy", &found, "a row-major array without gaps"));
+    }
+    // SAFETY: the array is evaluated, so the call returns the start of its buffer whatever its dtype.
+    let start = unsafe { mlx_sys::mlx_array_data_uint8(array.as_ptr()) };
+    if start.is_null() {
+        return ops::zeros(array.shape(), array.dtype());
+    }
+    // SAFETY: a row-major buffer without gaps holds the elements of `shape` one after the other, of the
+    // array's own dtype and alignment, and MLX copies them before the call returns.
+    Ok(unsafe { Array::from_raw_data(start.cast::<c_void>(), array.shape(), array.dtype()) })
+}
+
 fn copy_in(bytes: &[u8], shape: &[i32], dtype: MlxDtype) -> Array {
     // SAFETY: host tensors and views hold exactly product(shape) elements of `dtype` (checked when
     // they are made), the caller has aligned them, and MLX copies them before the call returns.

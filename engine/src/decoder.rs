@@ -192,6 +192,25 @@ impl<'m> Decoder<'m> {
         })
     }
 
+    /// Whether [`Decoder::next_logits`] may be used: rotations that change with the length need to know
+    /// every id, and deliberate faults count the steps.
+    pub(crate) fn looks_ahead(&self) -> bool {
+        !self.length.matters() && self.model.fault().is_none() && !self.just_trimmed
+    }
+
+    /// The logits `[1, 1, vocab]` behind one more token, whose id, u32 `[1]`, may still be on its way.
+    /// Nothing is evaluated: that of the logits brings the caches along.
+    pub(crate) fn next_logits(&mut self, id: &Array) -> Result<Array, EngineError> {
+        self.guarded(|decoder| {
+            let before = decoder.offset();
+            let ids = ops::reshape(id, &[1, 1])?;
+            let network = decoder.model.network();
+            let logits = network.forward(&ids, &mut decoder.caches, &mut decoder.sink)?;
+            decoder.warn_past_training(before);
+            Ok(logits)
+        })
+    }
+
     fn run_prompt(
         &mut self,
         rows: &[&[u32]],

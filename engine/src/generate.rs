@@ -6,7 +6,7 @@ use mlx_rs::Array;
 
 use crate::array::read;
 use crate::decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
-use crate::error::EngineError;
+use crate::error::{EngineError, op};
 use crate::model::Model;
 use crate::ops;
 
@@ -53,7 +53,7 @@ pub enum Finish {
 }
 
 /// Generates greedily from a prompt, as `generate_step` of `mlx_lm/generate.py` with its greedy
-/// sampler. Each new id goes to `on_token` before the next is computed.
+/// sampler. While an id goes to `on_token`, the next one is being computed, as there.
 ///
 /// # Errors
 /// As [`Decoder::prefill`].
@@ -64,10 +64,20 @@ pub fn generate(
     mut on_token: impl FnMut(u32) -> ControlFlow<()>,
 ) -> Result<Generated, EngineError> {
     let mut decoder = Decoder::new(model, options.prefill_step_size);
-    let mut logits = decoder.prompt_logits(prompt)?;
     let mut ids = Vec::new();
-    while ids.len() < options.max_tokens {
-        let id = greedy(&logits)?;
+    if options.max_tokens == 0 {
+        decoder.prompt_logits(prompt)?;
+        return Ok(Generated { ids, finish: Finish::Length });
+    }
+    let mut chosen = launch(&decoder.prompt_logits(prompt)?)?;
+    loop {
+        let last = ids.len() + 1 == options.max_tokens;
+        let ahead = if last || !decoder.looks_ahead() {
+            None
+        } else {
+            Some(launch(&decoder.next_logits(&chosen)?)?)
+        };
+        let id = id_of(&chosen)?;
         if options.eos_token_ids.contains(&id) {
             return Ok(Generated { ids, finish: Finish::Eos(id) });
         }
@@ -75,18 +85,27 @@ pub fn generate(
         if on_token(id).is_break() {
             return Ok(Generated { ids, finish: Finish::Stopped });
         }
-        if ids.len() < options.max_tokens {
-            logits = decoder.step_logits(&[id])?;
+        if last {
+            return Ok(Generated { ids, finish: Finish::Length });
         }
+        chosen = match ahead {
+            Some(ahead) => ahead,
+            None => launch(&decoder.step_logits(&[id])?)?,
+        };
     }
-    Ok(Generated { ids, finish: Finish::Length })
 }
 
-/// The likeliest id of logits `[1, 1, vocab]`. The reference takes the argmax of log probabilities
-/// in the model's dtype, whose rounding can make equals of logits that were not.
-fn greedy(logits: &Array) -> Result<u32, EngineError> {
+/// The likeliest id of logits `[1, 1, vocab]`, u32 `[1]`, on its way to be computed. The reference takes
+/// the argmax of log probabilities in the model's dtype, whose rounding can make equals of logits that
+/// were not.
+fn launch(logits: &Array) -> Result<Array, EngineError> {
     let logits = ops::reshape(logits, &[1, -1])?;
     let logprobs = ops::subtract(&logits, &ops::log_sum_exp(&logits)?)?;
     let best = ops::argmax_last(&logprobs)?;
-    read::<u32>("greedy choice", &best)?.first().copied().ok_or(EngineError::EmptyPrompt)
+    op("async_eval", mlx_rs::transforms::async_eval([&best]))?;
+    Ok(best)
+}
+
+fn id_of(chosen: &Array) -> Result<u32, EngineError> {
+    read::<u32>("greedy choice", chosen)?.first().copied().ok_or(EngineError::EmptyPrompt)
 }

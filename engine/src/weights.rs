@@ -2,7 +2,7 @@
 
 mod experts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use mlx_parity_tensor::Dtype;
@@ -32,6 +32,8 @@ pub struct Weights {
     unread_overrides: BTreeSet<String>,
     missing: Vec<String>,
     unfit: Vec<String>,
+    /// MLX's lazy tensors of the files opened so far.
+    files: HashMap<PathBuf, HashMap<String, Array>>,
     /// Handles to the linear layers made so far, by module path.
     linears: BTreeMap<String, Slot>,
 }
@@ -62,6 +64,7 @@ impl Weights {
             unread_overrides: overrides,
             missing: Vec::new(),
             unfit: Vec::new(),
+            files: HashMap::new(),
             linears: BTreeMap::new(),
             checkpoint,
             quantization,
@@ -244,7 +247,24 @@ impl Weights {
             ));
             return stand_in(shape, holds);
         }
-        from_view(&view)
+        let stored = stored.clone();
+        self.read(&stored)
+    }
+
+    /// A tensor as MLX reads it: from the file straight into its own buffer, so that no more than the
+    /// weights themselves is held in memory. Of a file that MLX refuses, for a dtype in it that it does
+    /// not know, the tensor is copied.
+    fn read(&mut self, stored: &str) -> Result<Array, EngineError> {
+        let path = self.checkpoint.file_of(stored)?.path();
+        if !self.files.contains_key(path) {
+            let tensors = Array::load_safetensors(path).unwrap_or_default();
+            self.files.insert(path.to_owned(), tensors);
+        }
+        let Some(array) = self.files.get(path).and_then(|tensors| tensors.get(stored)) else {
+            return from_view(&self.checkpoint.view(stored)?);
+        };
+        ops::eval([array])?;
+        Ok(array.clone())
     }
 
     /// Passes if every tensor was read and fitted, and every per-layer quantization was used.

@@ -5,9 +5,10 @@ mod common;
 
 use common::on_mlx_thread;
 use half::bf16;
-use mlx_parity_engine::array::{from_host, from_view, read, to_host};
+use mlx_parity_engine::array::{detach_copy, from_host, from_view, read, to_host};
 use mlx_parity_engine::{Array, EngineError, ops};
 use mlx_parity_tensor::{Dtype, HostTensor, TensorView};
+use mlx_rs::Dtype as MlxDtype;
 use rstest::rstest;
 
 /// Every byte value in turn, so that floats hold NaN payloads, infinities, subnormals and both zeros.
@@ -142,4 +143,51 @@ fn the_runtime_names_its_version() {
     assert_eq!(info.mlx_version.split('.').count(), 3, "{info:?}");
     assert!(["cpu", "metal", "cuda"].contains(&info.backend.as_str()), "{info:?}");
     assert_eq!(info.has_float64, info.backend == "cpu");
+}
+
+#[test]
+fn a_detached_copy_has_the_same_bits_in_every_dtype() {
+    on_mlx_thread(|| {
+        for dtype in [
+            MlxDtype::Bool,
+            MlxDtype::Uint8,
+            MlxDtype::Int8,
+            MlxDtype::Uint16,
+            MlxDtype::Int16,
+            MlxDtype::Uint32,
+            MlxDtype::Int32,
+            MlxDtype::Uint64,
+            MlxDtype::Int64,
+            MlxDtype::Float16,
+            MlxDtype::Bfloat16,
+            MlxDtype::Float32,
+            MlxDtype::Float64,
+        ] {
+            let values = Array::from_slice(&[0.0_f32, 1.0, -2.5, 300.0, 1e-3, 7.0], &[2, 3]);
+            let cast = ops::cast(&values, dtype).expect("a cast");
+            let copy = detach_copy(&cast).expect("a copy");
+            assert_eq!(to_host(&copy).expect("bytes"), to_host(&cast).expect("bytes"), "{dtype:?}");
+        }
+        let complex = ops::cast(&Array::from_slice(&[1.0_f32, 2.0], &[2]), MlxDtype::Complex64);
+        let copy = detach_copy(&complex.expect("a cast")).expect("a copy");
+        assert_eq!((copy.dtype(), copy.shape()), (MlxDtype::Complex64, &[2][..]));
+        let empty = ops::zeros(&[0, 4], MlxDtype::Float32).expect("nothing");
+        assert_eq!(detach_copy(&empty).expect("nothing").shape(), [0, 4]);
+    });
+}
+
+#[test]
+fn a_view_is_not_detached() {
+    on_mlx_thread(|| {
+        let values = Array::from_slice(&[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+        let turned = ops::transpose(&values, &[1, 0]).expect("a view");
+        let message = detach_copy(&turned).expect_err("to refuse").to_string();
+        assert!(message.contains("detach_copy") && message.contains("[3, 2]"), "{message}");
+        let whole = ops::contiguous(&turned).expect("a copy");
+        let copy = detach_copy(&whole).expect("row-major");
+        assert_eq!(to_host(&copy).expect("bytes"), to_host(&turned).expect("bytes"));
+        // A buffer of its own: writing over the source leaves the copy as it is.
+        drop((values, turned, whole));
+        assert_eq!(to_host(&copy).expect("bytes").to_f64(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    });
 }

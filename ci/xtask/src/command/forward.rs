@@ -19,7 +19,8 @@ pub struct Verify {
     args: Vec<OsString>,
 }
 
-/// Provision what is missing, then run `cargo bench` over the workspace.
+/// Provision what is missing, then run `cargo bench` over the workspace, or, after `decode`, the bench of
+/// decoding beside mlx-lm with the arguments that follow.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Bench {
@@ -56,7 +57,13 @@ impl Bench {
     pub fn run(self) -> Result<ExitCode> {
         let layout = provisioned()?;
         let mut bench = cargo::command(&layout);
-        exit_code(bench.args(["bench", "--workspace"]).args(&self.args))
+        match self.args.split_first() {
+            Some((first, rest)) if first == "decode" => {
+                let decode = ["bench", "--package", "mlx-parity", "--bench", "decode", "--"];
+                exit_code(bench.args(decode).args(rest))
+            }
+            _ => exit_code(bench.args(["bench", "--workspace"]).args(&self.args)),
+        }
     }
 }
 
