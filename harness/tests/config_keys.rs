@@ -97,7 +97,8 @@ impl Bench {
         values.push(json!({ "group_size": 32, "bits": 7 }));
         let own = self.config.get(key);
         values.retain(|value| {
-            Some(value) != own && own.and_then(Value::as_f64).is_none_or(|n| value.as_f64() != Some(n))
+            Some(value) != own
+                && own.and_then(Value::as_f64).is_none_or(|n| value.as_f64() != Some(n))
         });
         values
     }
