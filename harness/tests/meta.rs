@@ -125,10 +125,10 @@ fn cases() -> (Root, Vec<Case>) {
 }
 
 #[test]
-fn every_key_of_every_reader_is_perturbed_and_so_is_every_harmless_one() {
+fn every_key_of_a_perturbed_reader_has_its_effect_and_so_has_every_harmless_one() {
     let (root, cases) = cases();
     let registry = Registry::load(&root).unwrap();
-    let mut missing = Vec::new();
+    let (mut missing, mut walked) = (Vec::new(), 0);
     for model_type in supported_model_types() {
         let (mut found, mut same) = (BTreeSet::new(), BTreeSet::new());
         for case in &cases {
@@ -145,10 +145,15 @@ fn every_key_of_every_reader_is_perturbed_and_so_is_every_harmless_one() {
                 }
             }
         }
+        if found.is_empty() {
+            continue; // `tests/config_keys.rs` walks every type.
+        }
+        walked += 1;
         let keys = config_keys(model_type).into_iter().filter(|key| !found.contains(key));
         missing.extend(keys.map(|key| format!("{model_type} {key}")));
         let harmless = HARMLESS.iter().map(|(key, _)| *key).filter(|key| !same.contains(key));
         missing.extend(harmless.map(|key| format!("{model_type} {key} (harmless)")));
     }
     assert!(missing.is_empty(), "not perturbed: {}", missing.join(", "));
+    assert!(walked >= 3, "the cases perturb {walked} types");
 }

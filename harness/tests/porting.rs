@@ -11,6 +11,7 @@ use support::Project;
 #[case::norm_order_sandwich("norm-order", "gemma3_text/f32", "layers.0.pre_feedforward_layernorm")]
 #[case::forgotten_one_plus("forgotten-one-plus", "gemma3_text/f32", "layers.0.input_layernorm")]
 #[case::wrong_softcap("wrong-softcap", "gemma2/f32", "layers.0.self_attn.o")]
+#[case::scale_after_softcap("scale-after", "gemma2/f32", "layers.0.self_attn.o")]
 #[case::scale_after("scale-after", "qwen3/f32", "layers.0.self_attn.sdpa")]
 #[case::qk_norm_after_rope("qk-norm-after-rope", "qwen3/f32", "layers.0.self_attn.q_norm")]
 #[case::wrong_shared_kv("wrong-shared-kv", "gemma4_text/f32", "layers.4.self_attn.sdpa")]

@@ -221,8 +221,11 @@ impl Layer {
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
         let late = fault::is(self.fault, Fault::QkNormAfterRope);
-        let x = if late { x.clone() } else { norm.forward(x)? };
-        sink.tap(normed, &x);
+        let mut x = x.clone();
+        if !late {
+            x = norm.forward(&x)?;
+            sink.tap(normed, &x);
+        }
         let x = self.rope.forward(&ops::transpose(&x, &[0, 2, 1, 3])?, at)?;
         sink.tap(rotated, &x);
         if late { norm.forward(&x) } else { Ok(x) }
