@@ -32,6 +32,8 @@ mod olmoe;
 mod phi;
 mod phi3;
 mod phimoe;
+#[cfg(test)]
+mod probes;
 mod qwen2;
 mod qwen2_moe;
 pub(in crate::model) mod qwen3;
