@@ -20,6 +20,7 @@ use Effect::{Honoured, Idle, Refused};
 
 /// Architectures whose every key is probed, each with `goldens/synthetic/<name>/config.json` as base.
 const PROBED: &[&str] = &[
+    "apertus",
     "cohere",
     "cohere2",
     "ernie4_5",
@@ -27,6 +28,7 @@ const PROBED: &[&str] = &[
     "exaone4",
     "glm",
     "glm4",
+    "gpt2",
     "gpt_neox",
     "granite",
     "helium",
@@ -90,6 +92,18 @@ const COMMON: &[Row] = &[
 /// What holds for one architecture, instead of the rows of that key in [`COMMON`].
 const OWN: &[(&str, &[Row])] = &[
     (
+        "apertus",
+        &[
+            ("head_dim", "64", Refused),
+            ("hidden_act", r#""silu""#, Refused),
+            ("attention_bias", "true", Refused),
+            ("post_norm", "true", Refused),
+            ("qk_norm", "false", Refused),
+            // It contradicts the base's own scaling.
+            ("rope_parameters", r#"{"rope_type": "linear", "factor": 5.0}"#, Refused),
+        ],
+    ),
+    (
         "cohere",
         &[
             ("head_dim", "64", Refused),
@@ -101,7 +115,7 @@ const OWN: &[(&str, &[Row])] = &[
         "cohere2",
         &[
             ("num_hidden_layers", "5", Honoured),
-                        ("head_dim", "32", Refused),
+            ("head_dim", "32", Refused),
             ("layer_switch", "3", Refused),
             ("order_of_interleaved_layers", r#""global_attn_first""#, Refused),
             ("position_embedding_type", r#""rope_neox""#, Refused),
@@ -138,6 +152,31 @@ const OWN: &[(&str, &[Row])] = &[
         ],
     ),
     (
+        "gpt2",
+        &[
+            ("n_embd", "128", Honoured),
+            ("n_embd", "0", Refused),
+            ("n_head", "2", Honoured),
+            ("n_head", "3", Refused),
+            ("n_layer", "2", Honoured),
+            ("n_layer", "0", Refused),
+            // `n_ctx` must say the same.
+            ("n_positions", "64", Refused),
+            ("n_ctx", "64", Refused),
+            ("n_inner", "64", Refused),
+            ("layer_norm_epsilon", "0", Refused),
+            ("layer_norm_epsilon", "0.25", Honoured),
+            ("activation_function", r#""gelu""#, Honoured),
+            ("activation_function", r#""relu""#, Refused),
+            ("num_key_value_heads", "2", Refused),
+            ("add_cross_attention", "true", Refused),
+            ("reorder_and_upcast_attn", "true", Refused),
+            ("scale_attn_by_inverse_layer_idx", "true", Refused),
+            ("scale_attn_weights", "false", Refused),
+            ("tie_word_embeddings", "false", Refused),
+        ],
+    ),
+    (
         "gpt_neox",
         &[
             ("intermediate_size", "64", Refused),
@@ -152,7 +191,10 @@ const OWN: &[(&str, &[Row])] = &[
             ("tie_word_embeddings", "true", Refused),
         ],
     ),
-    ("glm4", &[("tie_word_embeddings", "true", Refused)]),
+    (
+        "glm4",
+        &[("rope_traditional", "false", Honoured), ("tie_word_embeddings", "true", Refused)],
+    ),
     (
         "granite",
         &[
@@ -243,6 +285,7 @@ const OWN: &[(&str, &[Row])] = &[
         "stablelm",
         &[
             ("head_dim", "64", Refused),
+            ("partial_rotary_factor", "0.5", Honoured),
             ("use_qkv_bias", "!", Honoured),
             ("use_parallel_residual", "!", Honoured),
             ("qk_layernorm", "!", Honoured),
