@@ -113,7 +113,11 @@ fn dims(file: &ConfigFile, wire: &Wire) -> Result<Dims, EngineError> {
 
 fn refuse_other_maths(file: &ConfigFile, wire: &Wire) -> Result<(), EngineError> {
     if let Some(context) = wire.n_ctx.filter(|context| *context != wire.n_positions) {
-        return Err(file.unsupported("n_ctx", context, format!("n_positions = {}", wire.n_positions)));
+        return Err(file.unsupported(
+            "n_ctx",
+            context,
+            format!("n_positions = {}", wire.n_positions),
+        ));
     }
     file.only("n_inner", wire.n_inner.as_ref(), &[4 * wire.n_embd])?;
     file.only("num_key_value_heads", wire.num_key_value_heads.as_ref(), &[wire.n_head])?;

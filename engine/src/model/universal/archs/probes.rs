@@ -191,10 +191,7 @@ const OWN: &[(&str, &[Row])] = &[
             ("tie_word_embeddings", "true", Refused),
         ],
     ),
-    (
-        "glm4",
-        &[("rope_traditional", "false", Honoured), ("tie_word_embeddings", "true", Refused)],
-    ),
+    ("glm4", &[("rope_traditional", "false", Honoured), ("tie_word_embeddings", "true", Refused)]),
     (
         "granite",
         &[
