@@ -1,11 +1,10 @@
 //! `mlx_lm/models/apertus.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{all_keys, only_act, rope_of};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeKeys};
+use super::layout::{Layout, Ropes};
+use crate::config::{ConfigFile, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, Drop, FeedForward, Head, LayerSpec, MlpInputs, MlpSpec,
@@ -14,8 +13,11 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "apertus", keys, spec };
 
-const EXTENTS: Extents =
-    Extents { head_dim: HeadDim::Derived, needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { head_dim: HeadDim::Derived, needs_kv_heads: true, ..Extents::LLAMA },
+    rope: Ropes { default_theta: None, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", r#"["xielu"]"#), ("attention_bias", "[false]"), ("post_norm", "[false]"), ("qk_norm", "[true]")],
+};
 
 const BLOCK: Block = Block {
     before_attention: Some("attention_layernorm"),
@@ -25,41 +27,17 @@ const BLOCK: Block = Block {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 struct Wire {
     mlp_bias: bool,
-    rope_theta: f64,
-    #[serde(default)]
-    rope_traditional: bool,
-    rope_scaling: Option<Value>,
     tie_word_embeddings: bool,
-    // The reference ignores it; here it means what it means to the model's authors.
-    rope_parameters: Option<Value>,
-    // The reference goes by none of the following; they are taken only where they change nothing.
-    attention_bias: bool,
-    hidden_act: Option<String>,
-    post_norm: bool,
-    qk_norm: bool,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), &["xielu"])?;
-    file.only("attention_bias", Some(&wire.attention_bias), &[false])?;
-    file.only("post_norm", Some(&wire.post_norm), &[false])?;
-    file.only("qk_norm", Some(&wire.qk_norm), &[true])?;
-    let keys = RopeKeys {
-        theta: Some(wire.rope_theta),
-        max_positions: dims.max_positions,
-        traditional: wire.rope_traditional,
-        ..RopeKeys::default()
-    };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let attention = AttentionSpec {
         qk_norm: Some(QkNorm::by_head(QkPlace::BeforeTranspose, NormKind::Rms)),
         ..AttentionSpec::new(&dims, rope)

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Arch;
-use super::shared::{all_keys, gelu, rope_of, whole_heads, yes};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeKeys};
+use super::shared::{all_keys, gelu, whole_heads, yes};
+use crate::config::{ConfigFile, Extents, HeadDim, RopeConfig, RopeKeys};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, Drop, FeedForward, Flow, Head, Inputs, LayerSpec, MlpInputs,
@@ -59,10 +59,11 @@ fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
         theta: Some(wire.rotary_emb_base),
         partial: Some(wire.rotary_pct),
         may_be_partial: true,
+        objects: &[("rope_scaling", wire.rope_scaling.as_ref())],
         max_positions: dims.max_positions,
         ..RopeKeys::default()
     };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), None)?;
+    let rope = RopeConfig::read(file, &keys)?;
     let attention = AttentionSpec {
         path: "attention",
         inputs: Inputs::FusedByHead("query_key_value"),

@@ -134,6 +134,8 @@ const OWN: &[(&str, &[Row])] = &[
     (
         "exaone",
         &[
+            // It contradicts the base's own scaling.
+            ("rope_parameters", r#"{"rope_type": "linear", "factor": 5.0}"#, Refused),
             ("num_layers", "0", Refused),
             ("head_dim", "32", Refused),
             ("activation_function", r#""relu""#, Refused),
@@ -207,6 +209,8 @@ const OWN: &[(&str, &[Row])] = &[
     (
         "hunyuan_v1_dense",
         &[
+            // It contradicts the base's own scaling.
+            ("rope_parameters", r#"{"rope_type": "linear", "factor": 5.0}"#, Refused),
             // Only dynamic scaling goes by it, and alpha's does not.
             ("max_position_embeddings", "77", Honoured),
             ("rope_scaling", r#"{"type": "dynamic", "alpha": 3.0, "factor": 1.0}"#, Honoured),
@@ -243,10 +247,12 @@ const OWN: &[(&str, &[Row])] = &[
             ("num_nextn_predict_layers", "7", Idle),
         ],
     ),
-    ("nemotron", &[("hidden_act", r#""silu""#, Refused), ("rope_traditional", "true", Refused)]),
+    ("nemotron", &[("hidden_act", r#""silu""#, Refused)]),
     (
         "olmo3",
         &[
+            // It contradicts the base's own scaling.
+            ("rope_parameters", r#"{"rope_type": "linear", "factor": 5.0}"#, Refused),
             ("num_hidden_layers", "0", Refused),
             (
                 "layer_types",
@@ -308,9 +314,30 @@ fn base(name: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
+/// Architectures that rotate neighbours, or halves, whatever the config says.
+const TURNS_NEIGHBOURS: &[&str] = &["cohere", "cohere2", "ernie4_5", "glm", "helium"];
+const TURNS_HALVES: &[&str] = &[
+    "exaone4", "granite", "hunyuan_v1_dense", "nemotron", "olmo3", "phi", "stablelm", "starcoder2",
+];
+
+/// Architectures that can rotate a part of a head.
+const TURNS_A_PART: &[&str] = &["glm", "glm4", "nemotron", "phi", "stablelm"];
+
 /// The rows of a key of an architecture.
 fn rows(name: &str, key: &str) -> Vec<Row> {
     let of = |rows: &[Row]| rows.iter().filter(|row| row.0 == key).copied().collect::<Vec<_>>();
+    match key {
+        "rope_traditional" if TURNS_NEIGHBOURS.contains(&name) => {
+            return vec![("rope_traditional", "false", Refused)];
+        }
+        "rope_traditional" if TURNS_HALVES.contains(&name) => {
+            return vec![("rope_traditional", "true", Refused)];
+        }
+        "partial_rotary_factor" if !TURNS_A_PART.contains(&name) => {
+            return vec![("partial_rotary_factor", "0.25", Refused)];
+        }
+        _ => {}
+    }
     let own = OWN.iter().find(|(arch, _)| *arch == name).map(|(_, rows)| of(rows));
     own.filter(|rows| !rows.is_empty()).unwrap_or_else(|| of(COMMON))
 }
