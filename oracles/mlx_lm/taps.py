@@ -4,9 +4,9 @@ Every module's call is recorded under its path in the model and then given the e
 (`engine/src/taps.rs`): `layers.0.self_attn.q_proj` becomes `layers.0.self_attn.q`. Rope, called for
 queries and then for keys, gives `q_rope` and `k_rope` (the other way round in `KEYS_FIRST`);
 attention and the recurrence of a gated delta net go through functions, not modules, so those are
-recorded under the module that calls them (`FUNCTIONS`). An embedding that is the output projection too
-is recorded as `lm_head`; `logits` is what the model returns, scaled and capped. Of a module that
-returns several values the first counts.
+recorded under the module that calls them (`FUNCTIONS`). `embed` is what the first layer sees. An
+embedding that is the output projection too is recorded as `lm_head`; `logits` is what the model
+returns, scaled and capped. Of a module that returns several values the first counts.
 """
 
 import functools
@@ -15,14 +15,19 @@ import sys
 
 SPOKEN = [
     (r"^decoder\.", ""),
-    (r"^(embed_tokens|wte|embed_in)$", "embed"),
-    (r"^h\.", "layers."),
-    (r"^(ln_f|final_layer_?norm)$", "norm"),
-    (r"^embed_out$", "lm_head"),
+    (r"^embed_tokens$", "embed"),
     (r"^(layers\.\d+)$", r"\1.out"),
     (r"_proj$", ""),
     (r"\.rope$", ".q_rope"),
     (r"\.rope#2$", ".k_rope"),
+]
+
+# Names that the parts outside the layers, and the layers, have in some models only.
+ALIASES = [
+    (r"^h\.(?=\d)", "layers."),
+    (r"^(wte|embed_in)$", "embed_tokens"),
+    (r"^(ln_f|final_layer_?norm)$", "norm"),
+    (r"^embed_out$", "lm_head"),
 ]
 
 # Modules of mlx-lm that rope keys before queries.
@@ -45,9 +50,11 @@ def spoken(name):
 
 
 def relative(path):
-    """A module's path within the text model."""
+    """A module's path within the text model, under the names that most models use."""
     for prefix in ("language_model.", "model.", "transformer.", "gpt_neox."):
         path = path.removeprefix(prefix)
+    for pattern, replacement in ALIASES:
+        path = re.sub(pattern, replacement, path)
     return path
 
 
@@ -130,12 +137,23 @@ class Taps:
             unique = f"{name}#{count}"
         self.tensors[unique] = value
 
+    def _embedded(self, tokens):
+        """What the first layer sees stands for the embedding: scaled, and with positions."""
+        import mlx.core as mx
+
+        known = [name for name in self.tensors if name.split("#")[0] == "embed_tokens"]
+        if known and isinstance(tokens, mx.array):
+            # A copy, as a model may add to the array itself.
+            self.tensors[known[-1]] = mx.array(tokens)
+
     def _module_call(self, original):
         @functools.wraps(original)
         def call(module, *args, **kwargs):
             path = self._path(module)
             if path is None:
                 return original(module, *args, **kwargs)
+            if path == "layers.0" and args:
+                self._embedded(args[0])
             self.stack.append(path)
             try:
                 value = original(module, *args, **kwargs)

@@ -34,7 +34,7 @@ impl Dims {
     }
 
     /// [`Dims::checked`] where the norms' constant has the key `eps`.
-    pub(super) fn checked_as(self, file: &ConfigFile, eps: &str) -> Result<Self, EngineError> {
+    pub(crate) fn checked_as(self, file: &ConfigFile, eps: &str) -> Result<Self, EngineError> {
         let extents = [
             ("hidden_size", self.hidden_size),
             ("num_hidden_layers", self.num_layers),

@@ -93,10 +93,13 @@ impl Extents {
         match self.head_dim {
             HeadDim::Needed => given.ok_or_else(|| missing(file, "head_dim")),
             HeadDim::Optional => Ok(given.filter(|width| *width != 0).unwrap_or(derived)),
-            HeadDim::Derived => {
-                file.only("head_dim", given.as_ref(), &[derived])?;
-                Ok(derived)
-            }
+            HeadDim::Derived => match given {
+                Some(width) if width != derived => {
+                    let wanted = format!("hidden_size / num_attention_heads = {derived}");
+                    Err(file.unsupported("head_dim", width, wanted))
+                }
+                _ => Ok(derived),
+            },
         }
     }
 

@@ -2,7 +2,8 @@
 
 use mlx_rs::Array;
 
-use super::spec::{Activation, MlpInputs, MlpSpec};
+use super::activation::Function;
+use super::spec::{MlpInputs, MlpSpec};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
 use crate::nn::Linear;
@@ -18,6 +19,7 @@ pub(in crate::model) struct Mlp {
     /// The projections in, in the order of [`MlpInputs`].
     inputs: Vec<Linear>,
     down: Linear,
+    activation: Function,
     fault: Option<Fault>,
 }
 
@@ -40,7 +42,8 @@ impl Mlp {
             MlpInputs::Plain(up) => vec![linear(up, [spec.width, hidden])?],
         };
         let down = linear(spec.down, [hidden, spec.width])?;
-        Ok(Self { place: place.clone(), spec: *spec, inputs, down, fault })
+        let activation = Function::load(spec.activation, weights, place)?;
+        Ok(Self { place: place.clone(), spec: *spec, inputs, down, activation, fault })
     }
 
     /// x `[.., hidden]` to the same.
@@ -64,7 +67,7 @@ impl Mlp {
             }
             MlpInputs::Plain(up) => {
                 sink.tap_module(&self.place, up, &first);
-                self.spec.activation.apply(&first)?
+                self.activation.apply(&first)?
             }
         };
         sink.tap_in(&self.place, "act", &inner);
@@ -75,7 +78,7 @@ impl Mlp {
 
     fn gated(&self, gate: &Array, up: &Array) -> Result<Array, EngineError> {
         let [gate, up] = fault::gate_and_up(self.fault, [gate, up]);
-        ops::multiply(&self.spec.activation.apply(gate)?, up)
+        ops::multiply(&self.activation.apply(gate)?, up)
     }
 }
 
@@ -84,16 +87,4 @@ fn halves(x: &Array) -> Result<[Array; 2], EngineError> {
     let width = x.dim(-1);
     let part = |start, stop| ops::slice_last(x, SliceAxis::range(start, stop));
     Ok([part(0, width / 2)?, part(width / 2, width)?])
-}
-
-impl Activation {
-    /// The function on any shape, in x's dtype.
-    pub(super) fn apply(self, x: &Array) -> Result<Array, EngineError> {
-        match self {
-            Self::Silu => ops::silu(x),
-            Self::Gelu => ops::gelu(x),
-            Self::GeluApprox => ops::gelu_approx(x),
-            Self::Relu2 => ops::relu2(x),
-        }
-    }
 }

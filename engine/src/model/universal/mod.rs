@@ -1,5 +1,6 @@
 //! The network that runs any [`Spec`](spec::Spec).
 
+mod activation;
 pub(super) mod archs;
 pub(super) mod attention;
 mod head;
@@ -8,8 +9,10 @@ pub(super) mod layer;
 pub(super) mod mlp;
 pub(super) mod moe;
 mod norm;
+mod positions;
 pub(super) mod router;
 pub(super) mod spec;
+mod xielu;
 
 use mlx_rs::{Array, Dtype};
 
@@ -17,6 +20,7 @@ use self::attention::Context;
 use self::head::OutputHead;
 use self::layer::Layer;
 use self::norm::Norm;
+use self::positions::Positions;
 use self::spec::{EmbedScale, QueryScale, Spec};
 use super::Network;
 use crate::cache::{KvCache, PlainCache, RotatingCache};
@@ -32,6 +36,7 @@ use crate::weights::Weights;
 /// A decoder that a descriptor describes.
 pub(super) struct Universal {
     embed_tokens: Embedding,
+    positions: Option<Positions>,
     layers: Vec<Layer>,
     norm: Norm,
     head: OutputHead,
@@ -48,6 +53,9 @@ impl Universal {
         fault: Option<Fault>,
     ) -> Result<Self, EngineError> {
         let (dims, names) = (&spec.dims, &spec.names);
+        if let Some(renamed) = spec.rename {
+            weights.rename(renamed);
+        }
         head::drop_unread(&spec, weights);
         let place = |i: usize| Place::root(format!("{}.{i}", names.layers));
         let layer = |(i, layer)| Layer::load(weights, &place(i), &spec, layer, fault);
@@ -59,29 +67,24 @@ impl Universal {
             norm: Norm::load(weights, &norm, spec.norm, dims.hidden_size, dims.eps, fault)?,
             head: OutputHead::load(file, &spec, weights, embed_tokens.dtype(), fault)?,
             embed_tokens,
+            positions: Positions::load(&spec, weights)?,
             spec,
             fault,
         })
     }
 
-    /// The embedded ids, scaled. The oracle's `embed` is the product only where the reference multiplies
-    /// in place, as `gemma3_text` does.
-    fn embed(&self, ids: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
-        let h = self.embed_tokens.forward(ids)?;
-        let scale = self.spec.embed_scale;
-        if !matches!(scale, EmbedScale::Bf16(_)) {
-            sink.tap("embed", &h);
+    /// What the first layer sees of ids that stand at `offset`.
+    fn embed(&self, ids: &Array, offset: i32) -> Result<Array, EngineError> {
+        let h = self.scaled(self.embed_tokens.forward(ids)?)?;
+        match &self.positions {
+            Some(positions) => ops::add(&h, &positions.take(offset, h.dim(1))?),
+            None => Ok(h),
         }
-        let scaled = self.scaled(h, scale)?;
-        if matches!(scale, EmbedScale::Bf16(_)) {
-            sink.tap("embed", &scaled);
-        }
-        Ok(scaled)
     }
 
-    fn scaled(&self, h: Array, scale: EmbedScale) -> Result<Array, EngineError> {
+    fn scaled(&self, h: Array) -> Result<Array, EngineError> {
         let dtype = h.dtype();
-        let (number, rounded) = match scale {
+        let (number, rounded) = match self.spec.embed_scale {
             EmbedScale::None => return Ok(h),
             EmbedScale::Number(number) => (number, ops::scalar(number, dtype)?),
             EmbedScale::Bf16(number) => {
@@ -114,7 +117,8 @@ impl Network for Universal {
         caches: &mut [KvCache],
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let mut h = self.embed(ids, sink)?;
+        let mut h = self.embed(ids, caches[0].offset())?;
+        sink.tap("embed", &h);
         let (count, dtype) = (h.dim(1), h.dtype());
         let [full, sliding] = self.masks(count, caches)?;
         let query_scale =

@@ -17,6 +17,8 @@ pub(crate) struct Spec {
     pub norm: NormKind,
     /// What the embedded tokens are multiplied by.
     pub embed_scale: EmbedScale,
+    /// A table of `dims.max_positions` learned positions that are added to them, by its module path.
+    pub positions: Option<&'static str>,
     /// One a layer.
     pub layers: Vec<LayerSpec>,
     /// Positions a sliding layer sees; there where any layer slides.
@@ -30,7 +32,9 @@ pub(crate) struct Spec {
     pub head: Head,
     /// What is done to its logits.
     pub logits: LogitScale,
-    /// Tensors that `sanitize` throws away.
+    /// The name that `sanitize` gives a tensor.
+    pub rename: Option<fn(&str) -> String>,
+    /// Tensors that `sanitize` throws away, by the names it gives them.
     pub drops: Vec<Drop>,
 }
 
@@ -356,6 +360,8 @@ pub(crate) enum Activation {
     GeluApprox,
     /// `nn.relu` squared.
     Relu2,
+    /// `XieLU` of `mlx_lm/models/activations.py`, whose slopes are weights at `act_fn` (apertus).
+    Xielu,
 }
 
 /// The output projection.
@@ -404,6 +410,8 @@ pub(crate) enum Drop {
     Name(&'static str),
     /// Those whose name starts like this.
     Prefix(String),
+    /// Those whose name ends like this.
+    Suffix(&'static str),
     /// Those whose name has this in it.
     Contains(&'static str),
 }
@@ -419,6 +427,7 @@ impl Drop {
         match self {
             Self::Name(exact) => name == *exact,
             Self::Prefix(start) => name.starts_with(start),
+            Self::Suffix(end) => name.ends_with(end),
             Self::Contains(part) => name.contains(part),
         }
     }
@@ -432,12 +441,14 @@ impl Spec {
             names: Names::default(),
             norm: NormKind::Rms,
             embed_scale: EmbedScale::None,
+            positions: None,
             layers,
             window: None,
             keeps_all: false,
             query_scale: None,
             head,
             logits: LogitScale::None,
+            rename: None,
             drops: Vec::new(),
         }
     }

@@ -1,11 +1,10 @@
 //! `mlx_lm/models/cohere.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, all_keys, only_act, rope_of};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeKeys};
+use super::layout::{Layout, Ropes, SILU};
+use crate::config::{ConfigFile, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, FeedForward, Head, LayerSpec, LogitScale, MlpSpec, NormKind,
@@ -14,7 +13,8 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "cohere", keys, spec };
 
-const EXTENTS: Extents = Extents {
+const LAYOUT: Layout = Layout {
+    extents: Extents {
     eps: "layer_norm_eps",
     head_dim: HeadDim::Derived,
     needs_kv_heads: true,
@@ -28,6 +28,9 @@ const EXTENTS: Extents = Extents {
         ("layer_norm_eps", 1e-5),
     ],
     ..Extents::LLAMA
+},
+    rope: Ropes { default_theta: Some(8_000_000.0), traditional: true, may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", SILU), ("pretraining_tp", "[1]"), ("tie_word_embeddings", "[true]")],
 };
 
 const HEAD_NORMS: QkNorm = QkNorm {
@@ -39,7 +42,6 @@ const HEAD_NORMS: QkNorm = QkNorm {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    rope_theta: Option<f64>,
     logit_scale: Option<f64>,
     #[serde(default)]
     attention_bias: bool,
@@ -47,33 +49,14 @@ struct Wire {
     layer_norm_bias: bool,
     #[serde(default)]
     use_qk_norm: bool,
-    // The reference ignores these two; here they mean what they mean to the model's authors.
-    rope_scaling: Option<Value>,
-    rope_parameters: Option<Value>,
-    // The reference reads none of the following; they are taken only where they change nothing.
-    hidden_act: Option<String>,
-    pretraining_tp: Option<u32>,
-    tie_word_embeddings: Option<bool>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    file.only("pretraining_tp", wire.pretraining_tp.as_ref(), &[1])?;
-    file.only("tie_word_embeddings", wire.tie_word_embeddings.as_ref(), &[true])?;
-    let keys = RopeKeys {
-        theta: wire.rope_theta,
-        default_theta: Some(8_000_000.0),
-        max_positions: dims.max_positions,
-        traditional: true,
-        ..RopeKeys::default()
-    };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let attention = AttentionSpec {
         input_bias: wire.attention_bias,
         output_bias: wire.attention_bias,

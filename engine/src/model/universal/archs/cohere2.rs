@@ -1,11 +1,11 @@
 //! `mlx_lm/models/cohere2.py`. Only its sliding layers know positions.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, all_keys, only_act, only_kinds, rope_of, whole_heads, window};
-use crate::config::{ConfigFile, Extents, HeadDim, LayerKind, RopeKeys};
+use super::layout::{Layout, Ropes, SILU};
+use super::shared::{only_kinds, whole_heads, window};
+use crate::config::{ConfigFile, Extents, HeadDim, LayerKind};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, FeedForward, Head, Kernel, LayerSpec, LogitScale, MlpSpec,
@@ -14,7 +14,8 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "cohere2", keys, spec };
 
-const EXTENTS: Extents = Extents {
+const LAYOUT: Layout = Layout {
+    extents: Extents {
     eps: "layer_norm_eps",
     head_dim: HeadDim::Needed,
     needs_kv_heads: true,
@@ -29,12 +30,14 @@ const EXTENTS: Extents = Extents {
         ("layer_norm_eps", 1e-5),
     ],
     ..Extents::LLAMA
+},
+    rope: Ropes { default_theta: Some(50_000.0), traditional: true, may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", SILU), ("order_of_interleaved_layers", r#"["local_attn_first"]"#), ("position_embedding_type", r#"["rope_gptj"]"#), ("rotary_pct", "[1, 1.0]"), ("tie_word_embeddings", "[true]"), ("use_embedding_sharing", "[true]"), ("use_gated_activation", "[true]"), ("use_parallel_block", "[true]"), ("use_parallel_embedding", "[true]"), ("use_qk_norm", "[false]")],
 };
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    rope_theta: Option<f64>,
     logit_scale: Option<f64>,
     #[serde(default)]
     attention_bias: bool,
@@ -42,22 +45,9 @@ struct Wire {
     layer_norm_bias: bool,
     sliding_window: Option<usize>,
     sliding_window_pattern: Option<usize>,
-    // The reference ignores these two; here they mean what they mean to the model's authors.
-    rope_scaling: Option<Value>,
-    rope_parameters: Option<Value>,
-    // The reference reads none of the following; they are taken only where they change nothing.
-    hidden_act: Option<String>,
+    // The reference reads neither; they are taken only where they repeat the pattern.
     layer_switch: Option<usize>,
     layer_types: Option<Vec<String>>,
-    order_of_interleaved_layers: Option<String>,
-    position_embedding_type: Option<String>,
-    rotary_pct: Option<f64>,
-    tie_word_embeddings: Option<bool>,
-    use_embedding_sharing: Option<bool>,
-    use_gated_activation: Option<bool>,
-    use_parallel_block: Option<bool>,
-    use_parallel_embedding: Option<bool>,
-    use_qk_norm: Option<bool>,
 }
 
 impl Wire {
@@ -67,22 +57,13 @@ impl Wire {
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     whole_heads(file, &dims)?;
-    refuse_other_maths(file, &wire)?;
-    let keys = RopeKeys {
-        theta: wire.rope_theta,
-        default_theta: Some(50_000.0),
-        max_positions: dims.max_positions,
-        traditional: true,
-        ..RopeKeys::default()
-    };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
+    file.only("layer_switch", wire.layer_switch.as_ref(), &[wire.pattern()])?;
     let attention = AttentionSpec {
         input_bias: wire.attention_bias,
         output_bias: wire.attention_bias,
@@ -117,25 +98,4 @@ fn kinds(file: &ConfigFile, wire: &Wire, layers: usize) -> Result<Vec<LayerKind>
     let kinds: Vec<LayerKind> = (1..=layers).map(kind).collect();
     only_kinds(file, wire.layer_types.as_ref(), &kinds, "sliding_window_pattern")?;
     Ok(kinds)
-}
-
-fn refuse_other_maths(file: &ConfigFile, wire: &Wire) -> Result<(), EngineError> {
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    file.only("rotary_pct", wire.rotary_pct.as_ref(), &[1.0])?;
-    file.only("layer_switch", wire.layer_switch.as_ref(), &[wire.pattern()])?;
-    let order = wire.order_of_interleaved_layers.as_ref();
-    file.only("order_of_interleaved_layers", order, &["local_attn_first".into()])?;
-    let position = wire.position_embedding_type.as_ref();
-    file.only("position_embedding_type", position, &["rope_gptj".into()])?;
-    for (key, found, wanted) in [
-        ("tie_word_embeddings", wire.tie_word_embeddings, true),
-        ("use_embedding_sharing", wire.use_embedding_sharing, true),
-        ("use_gated_activation", wire.use_gated_activation, true),
-        ("use_parallel_block", wire.use_parallel_block, true),
-        ("use_parallel_embedding", wire.use_parallel_embedding, true),
-        ("use_qk_norm", wire.use_qk_norm, false),
-    ] {
-        file.only(key, found.as_ref(), &[wanted])?;
-    }
-    Ok(())
 }

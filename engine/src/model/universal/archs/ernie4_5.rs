@@ -1,11 +1,10 @@
 //! `mlx_lm/models/ernie4_5.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, all_keys, only_act, rope_of};
-use crate::config::{ConfigFile, Extents, RopeKeys};
+use super::layout::{Layout, Ropes, SILU};
+use crate::config::{ConfigFile, Extents};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, FeedForward, Head, LayerSpec, MlpSpec, Spec,
@@ -13,38 +12,25 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "ernie4_5", keys, spec };
 
-const EXTENTS: Extents = Extents { needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { needs_kv_heads: true, ..Extents::LLAMA },
+    rope: Ropes { default_theta: None, traditional: true, may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", SILU), ("compression_ratio", "[1, 1.0]")],
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    rope_theta: f64,
     use_bias: bool,
     tie_word_embeddings: bool,
-    // The reference ignores these two; here they mean what they mean to the model's authors.
-    rope_scaling: Option<Value>,
-    rope_parameters: Option<Value>,
-    // The reference reads none of the following; they are taken only where they change nothing.
-    compression_ratio: Option<f64>,
-    hidden_act: Option<String>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    file.only("compression_ratio", wire.compression_ratio.as_ref(), &[1.0])?;
-    let keys = RopeKeys {
-        theta: Some(wire.rope_theta),
-        max_positions: dims.max_positions,
-        traditional: true,
-        ..RopeKeys::default()
-    };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let attention = AttentionSpec {
         input_bias: wire.use_bias,
         output_bias: wire.use_bias,

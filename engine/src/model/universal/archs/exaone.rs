@@ -1,11 +1,11 @@
 //! `mlx_lm/models/exaone.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, all_keys, only_act, rope_of, whole_heads, yes};
-use crate::config::{ConfigFile, Extents, RopeKeys};
+use super::layout::{Layout, Ropes, SILU};
+use super::shared::{whole_heads, yes};
+use crate::config::{ConfigFile, Extents};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, FeedForward, Head, LayerSpec, MlpInputs, MlpSpec, Names, Spec,
@@ -13,11 +13,15 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "exaone", keys, spec };
 
-const EXTENTS: Extents = Extents {
+const LAYOUT: Layout = Layout {
+    extents: Extents {
     layers: "num_layers",
     eps: "layer_norm_epsilon",
     needs_kv_heads: true,
     ..Extents::LLAMA
+},
+    rope: Ropes { default_theta: None, ..Ropes::LLAMA },
+    neutral: &[("activation_function", SILU)],
 };
 
 const NAMES: Names =
@@ -28,38 +32,22 @@ const BLOCK: Block =
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 struct Wire {
-    rope_theta: f64,
-    #[serde(default)]
-    rope_traditional: bool,
-    rope_scaling: Option<Value>,
     #[serde(default = "yes")]
     tie_word_embeddings: bool,
     #[serde(default)]
     attention_bias: bool,
     #[serde(default)]
     mlp_bias: bool,
-    // The reference does not read it; it is taken only where it changes nothing.
-    activation_function: Option<String>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     whole_heads(file, &dims)?;
-    only_act(file, "activation_function", wire.activation_function.as_ref(), SILU)?;
-    let keys = RopeKeys {
-        theta: Some(wire.rope_theta),
-        max_positions: dims.max_positions,
-        traditional: wire.rope_traditional,
-        ..RopeKeys::default()
-    };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), None)?;
     let attention = AttentionSpec {
         path: "attn.attention",
         input_bias: wire.attention_bias,

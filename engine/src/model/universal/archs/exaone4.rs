@@ -1,11 +1,11 @@
 //! `mlx_lm/models/exaone4.py`. Where layers slide, the full ones know no positions.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, all_keys, only_act, only_kinds, rope_of, window};
-use crate::config::{ConfigFile, Extents, HeadDim, LayerKind, RopeKeys};
+use super::layout::{Layout, Ropes, SILU};
+use super::shared::{only_kinds, window};
+use crate::config::{ConfigFile, Extents, HeadDim, LayerKind};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, FeedForward, Head, LayerSpec, MlpSpec, NormKind, QkNorm,
@@ -14,35 +14,28 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "exaone4", keys, spec };
 
-const EXTENTS: Extents =
-    Extents { head_dim: HeadDim::Needed, needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { head_dim: HeadDim::Needed, needs_kv_heads: true, ..Extents::LLAMA },
+    rope: Ropes { default_theta: None, may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", SILU)],
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    rope_theta: f64,
     tie_word_embeddings: bool,
-    rope_scaling: Option<Value>,
     sliding_window: Option<usize>,
     sliding_window_pattern: Option<String>,
-    // The reference ignores it; here it means what it means to the model's authors.
-    rope_parameters: Option<Value>,
     // The reference reads none of the following; they are taken only where they change nothing.
-    hidden_act: Option<String>,
     layer_types: Option<Vec<String>>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    let theta = Some(wire.rope_theta);
-    let keys = RopeKeys { theta, max_positions: dims.max_positions, ..RopeKeys::default() };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let attention = AttentionSpec {
         qk_norm: Some(QkNorm::by_head(QkPlace::BeforeTranspose, NormKind::Rms)),
         ..AttentionSpec::new(&dims, rope)

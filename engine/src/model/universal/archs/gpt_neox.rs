@@ -5,11 +5,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Arch;
-use super::shared::{all_keys, gelu, rope_of, whole_heads, yes};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeKeys};
+use super::shared::{all_keys, gelu, whole_heads, yes};
+use crate::config::{ConfigFile, Extents, HeadDim, RopeConfig, RopeKeys};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
-    Activation, AttentionSpec, Block, FeedForward, Flow, Head, Inputs, LayerSpec, MlpInputs,
+    Activation, AttentionSpec, Block, Drop, FeedForward, Flow, Head, Inputs, LayerSpec, MlpInputs,
     MlpSpec, Names, NormKind, ParallelSum, Spec,
 };
 
@@ -39,6 +39,10 @@ struct Wire {
     tie_word_embeddings: Option<bool>,
 }
 
+/// What PyTorch keeps beside the weights.
+const BUFFERS: [&str; 3] =
+    [".attention.bias", ".attention.masked_bias", ".attention.rotary_emb.inv_freq"];
+
 fn keys() -> Vec<&'static str> {
     all_keys::<Wire>(&EXTENTS)
 }
@@ -55,10 +59,11 @@ fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
         theta: Some(wire.rotary_emb_base),
         partial: Some(wire.rotary_pct),
         may_be_partial: true,
+        objects: &[("rope_scaling", wire.rope_scaling.as_ref())],
         max_positions: dims.max_positions,
         ..RopeKeys::default()
     };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), None)?;
+    let rope = RopeConfig::read(file, &keys)?;
     let attention = AttentionSpec {
         path: "attention",
         inputs: Inputs::FusedByHead("query_key_value"),
@@ -80,6 +85,35 @@ fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
     Ok(Spec {
         names: NAMES,
         norm: NormKind::Layer { bias: true },
+        rename: Some(renamed),
+        drops: BUFFERS.map(Drop::Suffix).to_vec(),
         ..Spec::new(dims, vec![layer; dims.num_layers], head)
     })
+}
+
+/// mlx-lm's name of a tensor of either layout.
+fn renamed(name: &str) -> String {
+    let name = if name.starts_with("model.") { name.to_owned() } else { format!("model.{name}") };
+    name.replace(".gpt_neox.layers.", ".h.").replace(".gpt_neox.", ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_layouts_have_the_same_names() {
+        for (theirs, ours) in [
+            ("gpt_neox.layers.3.attention.dense.bias", "model.h.3.attention.dense.bias"),
+            ("gpt_neox.embed_in.weight", "model.embed_in.weight"),
+            ("gpt_neox.final_layer_norm.bias", "model.final_layer_norm.bias"),
+            ("embed_out.weight", "model.embed_out.weight"),
+        ] {
+            assert_eq!(renamed(theirs), ours);
+            assert_eq!(renamed(ours), ours);
+        }
+        let dropped = |name: &str| BUFFERS.map(Drop::Suffix).iter().any(|drop| drop.covers(name));
+        assert!(dropped(&renamed("gpt_neox.layers.0.attention.bias")));
+        assert!(!dropped(&renamed("gpt_neox.layers.0.attention.dense.bias")));
+    }
 }

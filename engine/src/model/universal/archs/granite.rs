@@ -1,11 +1,11 @@
 //! `mlx_lm/models/granite.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, all_keys, only_act, rope_of, yes};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeKeys};
+use super::layout::{Layout, Ropes, SILU};
+use super::shared::yes;
+use crate::config::{ConfigFile, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, Drop, EmbedScale, FeedForward, Flow, Head, LayerSpec,
@@ -14,8 +14,11 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "granite", keys, spec };
 
-const EXTENTS: Extents =
-    Extents { head_dim: HeadDim::Derived, needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { head_dim: HeadDim::Derived, needs_kv_heads: true, ..Extents::LLAMA },
+    rope: Ropes { default_theta: None, may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", SILU)],
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,30 +29,19 @@ struct Wire {
     residual_multiplier: f64,
     attention_bias: bool,
     mlp_bias: bool,
-    rope_theta: f64,
-    rope_scaling: Option<Value>,
     #[serde(default = "yes")]
     tie_word_embeddings: bool,
-    // The reference ignores it; here it means what it means to the model's authors.
-    rope_parameters: Option<Value>,
-    // The reference does not read it; it is taken only where it changes nothing.
-    hidden_act: Option<String>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     if wire.logits_scaling == 0.0 {
         return Err(file.unsupported("logits_scaling", 0, "a number to divide by"));
     }
-    let theta = Some(wire.rope_theta);
-    let keys = RopeKeys { theta, max_positions: dims.max_positions, ..RopeKeys::default() };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
     let attention = AttentionSpec {
         input_bias: wire.attention_bias,
         output_bias: wire.attention_bias,

@@ -1,11 +1,10 @@
 //! `mlx_lm/models/helium.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, all_keys, only_act, rope_of};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeKeys};
+use super::layout::{Layout, Ropes, SILU};
+use crate::config::{ConfigFile, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, Drop, FeedForward, Head, LayerSpec, MlpSpec, Spec,
@@ -13,38 +12,26 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "helium", keys, spec };
 
-const EXTENTS: Extents =
-    Extents { head_dim: HeadDim::Derived, needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { head_dim: HeadDim::Derived, needs_kv_heads: true, ..Extents::LLAMA },
+    rope: Ropes { default_theta: None, traditional: true, may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", SILU)],
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
     attention_bias: bool,
     mlp_bias: bool,
-    rope_theta: f64,
     tie_word_embeddings: bool,
-    // The reference ignores these two; here they mean what they mean to the model's authors.
-    rope_scaling: Option<Value>,
-    rope_parameters: Option<Value>,
-    // The reference does not read it; it is taken only where it changes nothing.
-    hidden_act: Option<String>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    let keys = RopeKeys {
-        theta: Some(wire.rope_theta),
-        max_positions: dims.max_positions,
-        traditional: true,
-        ..RopeKeys::default()
-    };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let attention =
         AttentionSpec { input_bias: wire.attention_bias, ..AttentionSpec::new(&dims, rope) };
     let mlp =

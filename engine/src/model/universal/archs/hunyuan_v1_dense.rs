@@ -1,9 +1,11 @@
 //! `mlx_lm/models/hunyuan_v1_dense.py`. Heads are normed after rope, whose base grows with `alpha`.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, all_keys, only_act, yes};
+use super::layout::{Layout, Ropes, SILU};
+use super::shared::{above_zero, yes};
 use crate::config::{ConfigFile, Extents, RopeConfig};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
@@ -14,10 +16,26 @@ use crate::ops::{Proportional, RopeScaling};
 
 pub(super) const ARCH: Arch = Arch { model_type: "hunyuan_v1_dense", keys, spec };
 
-const EXTENTS: Extents = Extents {
-    needs_kv_heads: true,
-    defaults: &[("max_position_embeddings", 32_768.0)],
-    ..Extents::LLAMA
+const LAYOUT: Layout = Layout {
+    extents: Extents {
+        needs_kv_heads: true,
+        defaults: &[("max_position_embeddings", 32_768.0)],
+        ..Extents::LLAMA
+    },
+    rope: Ropes {
+        may_be_traditional: false,
+        // Those but `alpha` are of yarn; beside an alpha nobody reads them.
+        also: &["alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"],
+        ..Ropes::LLAMA
+    },
+    neutral: &[
+        ("hidden_act", SILU),
+        ("mlp_bias", "[false]"),
+        ("norm_type", r#"["rms"]"#),
+        ("num_experts", "[1]"),
+        ("pretraining_tp", "[1]"),
+        ("use_cla", "[false]"),
+    ],
 };
 
 const HEAD_NORMS: QkNorm = QkNorm {
@@ -29,54 +47,25 @@ const HEAD_NORMS: QkNorm = QkNorm {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    rope_theta: Option<f64>,
     #[serde(default)]
     attention_bias: bool,
     #[serde(default = "yes")]
     use_qk_norm: bool,
-    rope_scaling: Option<WireScaling>,
     #[serde(default)]
     tie_word_embeddings: bool,
-    // The reference reads none of the following; they are taken only where they change nothing.
-    hidden_act: Option<String>,
-    mlp_bias: Option<bool>,
-    norm_type: Option<String>,
-    num_experts: Option<usize>,
-    pretraining_tp: Option<u32>,
-    use_cla: Option<bool>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WireScaling {
-    #[serde(rename = "type")]
-    kind: String,
-    alpha: f64,
-    factor: f64,
-    // Of yarn; under an alpha nobody reads them.
-    #[serde(rename = "beta_fast")]
-    _beta_fast: Option<f64>,
-    #[serde(rename = "beta_slow")]
-    _beta_slow: Option<f64>,
-    #[serde(rename = "mscale")]
-    _mscale: Option<f64>,
-    #[serde(rename = "mscale_all_dim")]
-    _mscale_all_dim: Option<f64>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    refuse_other_maths(file, &wire)?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let attention = AttentionSpec {
         input_bias: wire.attention_bias,
         output_bias: wire.attention_bias,
         qk_norm: wire.use_qk_norm.then_some(HEAD_NORMS),
-        ..AttentionSpec::new(&dims, rope(file, &wire, dims.head_dim)?)
+        ..AttentionSpec::new(&dims, by_alpha(file, &rope, dims.head_dim)?)
     };
     let mlp = MlpSpec::gated(dims.intermediate_size, Activation::Silu);
     let layer = LayerSpec::new(Block::PRE, attention, FeedForward::Dense(mlp));
@@ -89,14 +78,19 @@ fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
 
 /// `DynamicNTKAlphaRoPE`: the base times `alpha ** (dims / (dims - 2))`. Its periods are an array, which
 /// `mx.fast.rope` rounds otherwise than a base; proportional scaling of the whole head gives the same.
-fn rope(file: &ConfigFile, wire: &Wire, head_dim: usize) -> Result<RopeConfig, EngineError> {
-    let base = wire.rope_theta.unwrap_or(10_000.0);
-    let alpha = wire.rope_scaling.as_ref().map_or(1.0, |scaling| scaling.alpha);
-    for (key, number) in [("rope_theta", base), ("rope_scaling.alpha", alpha)] {
-        if !(number > 0.0 && number.is_finite()) {
-            return Err(file.unsupported(key, number, "a number above 0"));
+fn by_alpha(
+    file: &ConfigFile,
+    rope: &RopeConfig,
+    head_dim: usize,
+) -> Result<RopeConfig, EngineError> {
+    let alpha = match rope.scaling {
+        RopeScaling::Default => 1.0,
+        RopeScaling::Dynamic { factor } => {
+            file.only("rope_scaling.factor", Some(&factor), &[1.0])?;
+            alpha(file)?
         }
-    }
+        _ => return Err(file.unsupported("rope_scaling.type", "another scaling", "`dynamic`")),
+    };
     if head_dim < 4 {
         return Err(file.unsupported("head_dim", head_dim, "4 or more"));
     }
@@ -104,18 +98,16 @@ fn rope(file: &ConfigFile, wire: &Wire, head_dim: usize) -> Result<RopeConfig, E
     let whole = Proportional { partial_rotary_factor: 1.0, factor: 1.0 };
     Ok(RopeConfig {
         scaling: RopeScaling::Proportional(whole),
-        ..RopeConfig::plain(base * alpha.powf(dims / (dims - 2.0)))
+        ..RopeConfig::plain(rope.base * alpha.powf(dims / (dims - 2.0)))
     })
 }
 
-fn refuse_other_maths(file: &ConfigFile, wire: &Wire) -> Result<(), EngineError> {
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    file.only("mlp_bias", wire.mlp_bias.as_ref(), &[false])?;
-    file.only("norm_type", wire.norm_type.as_ref(), &["rms".into()])?;
-    file.only("num_experts", wire.num_experts.as_ref(), &[1])?;
-    file.only("pretraining_tp", wire.pretraining_tp.as_ref(), &[1])?;
-    file.only("use_cla", wire.use_cla.as_ref(), &[false])?;
-    let Some(scaling) = &wire.rope_scaling else { return Ok(()) };
-    file.only("rope_scaling.type", Some(&scaling.kind), &["dynamic".into()])?;
-    file.only("rope_scaling.factor", Some(&scaling.factor), &[1.0])
+/// `alpha` of `rope_scaling`, or of `rope_parameters`, which may only repeat it.
+fn alpha(file: &ConfigFile) -> Result<f64, EngineError> {
+    let of = |key| file.get(key).and_then(|object| object.get("alpha")).and_then(Value::as_f64);
+    let (scaling, parameters) = (of("rope_scaling"), of("rope_parameters"));
+    let alpha = scaling.or(parameters).unwrap_or(0.0);
+    above_zero(file, "rope_scaling.alpha", alpha)?;
+    file.only("rope_parameters.alpha", parameters.as_ref(), &[alpha])?;
+    Ok(alpha)
 }

@@ -1,11 +1,10 @@
 //! `mlx_lm/models/internlm3.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, TEN_THOUSAND, all_keys, only_act, rope_of};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeKeys};
+use super::layout::{Layout, Ropes, SILU};
+use crate::config::{ConfigFile, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, Drop, FeedForward, Head, LayerSpec, MlpSpec, Spec,
@@ -13,50 +12,35 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "internlm3", keys, spec };
 
-const EXTENTS: Extents = Extents {
+const LAYOUT: Layout = Layout {
+    extents: Extents {
     head_dim: HeadDim::Derived,
     defaults: &[("max_position_embeddings", 32_768.0)],
     ..Extents::LLAMA
+},
+    rope: Ropes::LLAMA,
+    neutral: &[("hidden_act", SILU)],
 };
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 struct Wire {
     #[serde(default)]
     bias: bool,
     #[serde(default)]
     qkv_bias: bool,
-    rope_theta: Option<f64>,
-    #[serde(default)]
-    rope_traditional: bool,
-    rope_scaling: Option<Value>,
     #[serde(default)]
     tie_word_embeddings: bool,
-    // The reference ignores it; here it means what it means to the model's authors.
-    rope_parameters: Option<Value>,
-    // The reference does not read it; it is taken only where it changes nothing.
-    hidden_act: Option<String>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     // The output projection's bias goes by `bias` to the model's authors, by `qkv_bias` in the reference.
     file.only("qkv_bias", Some(&wire.qkv_bias), &[wire.bias])?;
-    let keys = RopeKeys {
-        theta: wire.rope_theta,
-        default_theta: TEN_THOUSAND,
-        max_positions: dims.max_positions,
-        traditional: wire.rope_traditional,
-        ..RopeKeys::default()
-    };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
     let attention = AttentionSpec {
         input_bias: wire.qkv_bias,
         output_bias: wire.qkv_bias,

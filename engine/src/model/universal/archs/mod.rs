@@ -1,5 +1,6 @@
 //! One file an architecture: its `config.json`, read strictly, to a [`Spec`].
 
+mod apertus;
 mod cohere;
 mod cohere2;
 mod dots1;
@@ -14,6 +15,7 @@ mod gemma3_text;
 mod glm;
 mod glm4;
 mod glm4_moe;
+mod gpt2;
 mod gpt_neox;
 mod granite;
 mod granitemoe;
@@ -32,6 +34,8 @@ mod olmoe;
 mod phi;
 mod phi3;
 mod phimoe;
+#[cfg(test)]
+mod probes;
 mod qwen2;
 mod qwen2_moe;
 pub(in crate::model) mod qwen3;
@@ -58,6 +62,7 @@ pub(in crate::model) struct Arch {
 
 /// Every architecture of the universal network, by name.
 pub(in crate::model) const ARCHS: &[Arch] = &[
+    apertus::ARCH,
     cohere::ARCH,
     cohere2::ARCH,
     dots1::ARCH,
@@ -71,6 +76,7 @@ pub(in crate::model) const ARCHS: &[Arch] = &[
     glm::ARCH,
     glm4::ARCH,
     glm4_moe::ARCH,
+    gpt2::ARCH,
     gpt_neox::ARCH,
     granite::ARCH,
     granitemoe::ARCH,

@@ -1,11 +1,10 @@
 //! `mlx_lm/models/nemotron.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{TEN_THOUSAND, all_keys, only_act, rope_of};
-use crate::config::{ConfigFile, Extents, RopeKeys};
+use super::layout::{Layout, Ropes};
+use crate::config::{ConfigFile, Extents};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, FeedForward, Head, LayerSpec, MlpInputs, MlpSpec, NormKind,
@@ -14,7 +13,11 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "nemotron", keys, spec };
 
-const EXTENTS: Extents = Extents { eps: "norm_eps", needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { eps: "norm_eps", needs_kv_heads: true, ..Extents::LLAMA },
+    rope: Ropes { default_partial: Some(0.5), may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", r#"["relu2"]"#)],
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,41 +26,16 @@ struct Wire {
     attention_bias: bool,
     #[serde(default)]
     mlp_bias: bool,
-    #[serde(default = "half")]
-    partial_rotary_factor: f64,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<Value>,
     #[serde(default)]
     tie_word_embeddings: bool,
-    // The reference ignores it; here it means what it means to the model's authors.
-    rope_parameters: Option<Value>,
-    // The reference goes by neither of these; they are taken only where they change nothing.
-    hidden_act: String,
-    rope_traditional: Option<bool>,
-}
-
-fn half() -> f64 {
-    0.5
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", Some(&wire.hidden_act), &["relu2"])?;
-    file.only("rope_traditional", wire.rope_traditional.as_ref(), &[false])?;
-    let keys = RopeKeys {
-        theta: wire.rope_theta,
-        default_theta: TEN_THOUSAND,
-        partial: Some(wire.partial_rotary_factor),
-        may_be_partial: true,
-        max_positions: dims.max_positions,
-        ..RopeKeys::default()
-    };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let attention = AttentionSpec {
         input_bias: wire.attention_bias,
         output_bias: wire.attention_bias,

@@ -1,11 +1,10 @@
 //! `mlx_lm/models/olmo3.py`. Its rope scaling is for the full layers only.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, all_keys, only_act, rope_of};
-use crate::config::{ConfigFile, Extents, LayerKind, RopeConfig, RopeKeys, layer_kinds};
+use super::layout::{Layout, Ropes, SILU};
+use crate::config::{ConfigFile, Extents, LayerKind, RopeConfig, layer_kinds};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, FeedForward, Head, LayerSpec, MlpSpec, NormKind, QkNorm,
@@ -14,36 +13,33 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "olmo3", keys, spec };
 
+const LAYOUT: Layout = Layout {
+    extents: Extents::LLAMA,
+    rope: Ropes { default_theta: None, may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", SILU)],
+};
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
     sliding_window: usize,
-    rope_theta: f64,
     #[serde(default)]
     attention_bias: bool,
     layer_types: Option<Vec<String>>,
-    rope_scaling: Option<Value>,
     #[serde(default)]
     tie_word_embeddings: bool,
-    // The reference does not read it; it is taken only where it changes nothing.
-    hidden_act: Option<String>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&Extents::LLAMA)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = Extents::LLAMA.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    let theta = Some(wire.rope_theta);
-    let keys = RopeKeys { theta, max_positions: dims.max_positions, ..RopeKeys::default() };
-    let full = rope_of(file, &keys, wire.rope_scaling.as_ref(), None)?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let layer = |kind| {
         let rope = match kind {
-            LayerKind::Full => full.clone(),
-            LayerKind::Sliding => RopeConfig::plain(wire.rope_theta),
+            LayerKind::Full => rope.clone(),
+            LayerKind::Sliding => RopeConfig::plain(rope.base),
         };
         let attention = AttentionSpec {
             input_bias: wire.attention_bias,

@@ -2,11 +2,11 @@
 //! honoured.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{TEN_THOUSAND, all_keys, gelu, rope_of, whole_heads};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeKeys};
+use super::layout::{Layout, Ropes};
+use super::shared::{gelu, whole_heads};
+use crate::config::{ConfigFile, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, FeedForward, Head, Kernel, LayerSpec, MlpInputs, MlpSpec,
@@ -15,7 +15,8 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "phi", keys, spec };
 
-const EXTENTS: Extents = Extents {
+const LAYOUT: Layout = Layout {
+    extents: Extents {
     eps: "layer_norm_eps",
     head_dim: HeadDim::Derived,
     needs_kv_heads: false,
@@ -29,42 +30,25 @@ const EXTENTS: Extents = Extents {
         ("layer_norm_eps", 1e-5),
     ],
     ..Extents::LLAMA
+},
+    rope: Ropes { default_partial: Some(0.5), may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("qk_layernorm", "[false]"), ("tie_word_embeddings", "[false]")],
 };
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    /// Needed, as the reference and the model's authors differ in what they take without it.
-    partial_rotary_factor: f64,
-    rope_theta: Option<f64>,
-    // The reference ignores these three; here they mean what they mean to the model's authors.
+    // The reference ignores it; here it means what it means to the model's authors.
     hidden_act: Option<String>,
-    rope_scaling: Option<Value>,
-    rope_parameters: Option<Value>,
-    // The reference reads none of the following; they are taken only where they change nothing.
-    qk_layernorm: Option<bool>,
-    tie_word_embeddings: Option<bool>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     whole_heads(file, &dims)?;
-    file.only("qk_layernorm", wire.qk_layernorm.as_ref(), &[false])?;
-    file.only("tie_word_embeddings", wire.tie_word_embeddings.as_ref(), &[false])?;
-    let keys = RopeKeys {
-        theta: wire.rope_theta,
-        default_theta: TEN_THOUSAND,
-        partial: Some(wire.partial_rotary_factor),
-        may_be_partial: true,
-        max_positions: dims.max_positions,
-        ..RopeKeys::default()
-    };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
     let attention = AttentionSpec {
         input_bias: true,
         output: "dense",

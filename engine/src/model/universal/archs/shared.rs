@@ -1,8 +1,6 @@
 //! What several config readers have in common.
 
-use serde_json::Value;
-
-use crate::config::{ConfigFile, Dims, Extents, LayerKind, RopeConfig, RopeKeys, keys_of};
+use crate::config::{ConfigFile, Dims, Extents, LayerKind, keys_of};
 use crate::error::EngineError;
 use crate::model::universal::spec::{Activation, Drop};
 
@@ -46,20 +44,6 @@ pub(super) fn gelu(
             Err(file.unsupported(key, format!("`{other}`"), wanted))
         }
     }
-}
-
-/// The base of a config whose reference takes 10000 where it has none.
-pub(super) const TEN_THOUSAND: Option<f64> = Some(10_000.0);
-
-/// What `keys`, `rope_scaling` and `rope_parameters` say together.
-pub(super) fn rope_of(
-    file: &ConfigFile,
-    keys: &RopeKeys,
-    scaling: Option<&Value>,
-    parameters: Option<&Value>,
-) -> Result<RopeConfig, EngineError> {
-    let objects = [("rope_scaling", scaling), ("rope_parameters", parameters)];
-    RopeConfig::read(file, &RopeKeys { objects: &objects, ..*keys })
 }
 
 /// Refuses heads that are not as wide together as the stream, which the reference needs.

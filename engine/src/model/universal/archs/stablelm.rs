@@ -1,11 +1,11 @@
 //! `mlx_lm/models/stablelm.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
-use super::shared::{SILU, all_keys, only_act, rope_of, whole_heads};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeKeys};
+use super::layout::{Layout, Ropes, SILU};
+use super::shared::whole_heads;
+use crate::config::{ConfigFile, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, FeedForward, Flow, Head, Kernel, LayerSpec, MlpSpec,
@@ -14,11 +14,15 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "stablelm", keys, spec };
 
-const EXTENTS: Extents = Extents {
+const LAYOUT: Layout = Layout {
+    extents: Extents {
     eps: "layer_norm_eps",
     head_dim: HeadDim::Derived,
     needs_kv_heads: true,
     ..Extents::LLAMA
+},
+    rope: Ropes { default_theta: None, default_partial: Some(0.25), may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", SILU), ("tie_word_embeddings", "[false]")],
 };
 
 /// The feed-forward block sees what attention sees; the stream comes first in the sum.
@@ -33,39 +37,20 @@ const HEAD_NORMS: QkNorm = QkNorm {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    rope_theta: f64,
     use_qkv_bias: bool,
-    partial_rotary_factor: f64,
     #[serde(default)]
     use_parallel_residual: bool,
     #[serde(default)]
     qk_layernorm: bool,
-    // The reference ignores these two; here they mean what they mean to the model's authors.
-    rope_scaling: Option<Value>,
-    rope_parameters: Option<Value>,
-    // The reference reads none of the following; they are taken only where they change nothing.
-    hidden_act: Option<String>,
-    tie_word_embeddings: Option<bool>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     whole_heads(file, &dims)?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    file.only("tie_word_embeddings", wire.tie_word_embeddings.as_ref(), &[false])?;
-    let keys = RopeKeys {
-        theta: Some(wire.rope_theta),
-        partial: Some(wire.partial_rotary_factor),
-        may_be_partial: true,
-        max_positions: dims.max_positions,
-        ..RopeKeys::default()
-    };
-    let rope = rope_of(file, &keys, wire.rope_scaling.as_ref(), wire.rope_parameters.as_ref())?;
     let attention = AttentionSpec {
         input_bias: wire.use_qkv_bias,
         qk_norm: wire.qk_layernorm.then_some(HEAD_NORMS),
