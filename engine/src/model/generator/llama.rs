@@ -89,6 +89,7 @@ fn drops(drops: &[Drop]) -> String {
             Drop::Name(name) => format!("name == {name:?}"),
             Drop::Prefix(start) => format!("name.starts_with({start:?})"),
             Drop::Contains(part) => format!("name.contains({part:?})"),
+            Drop::Suffix(end) => format!("name.ends_with({end:?})"),
         })
         .collect();
     format!("weights.discard(|name| {});", tests.join(" || "))
