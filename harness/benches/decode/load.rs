@@ -61,7 +61,7 @@ pub fn row(name: &str, dir: &Path, rounds: usize) -> Result<String> {
         all.push(serde_json::from_slice::<Loaded>(&output.stdout)?);
     }
     let weights = weights_mb(dir)?;
-    let over = all.iter().filter_map(|loaded| loaded.peak_kb).map(|kb| kb as f64 / 1024.0);
+    let over = all.iter().filter_map(|loaded| loaded.peak_kb).map(|kb| kb as f64 * 1024.0 / 1e6);
     let over = median(over) - weights;
     let seconds = median(all.iter().map(|loaded| loaded.seconds));
     Ok(format!("| {name} | {weights:.1} | {seconds:.3} | {over:.0} |"))
@@ -75,7 +75,7 @@ fn weights_mb(dir: &Path) -> Result<f64> {
             bytes += fs::metadata(entry.path())?.len();
         }
     }
-    Ok(bytes as f64 / (1 << 20) as f64)
+    Ok(bytes as f64 / 1e6)
 }
 
 /// A llama of 98 MB in f32, made once.

@@ -102,7 +102,7 @@ fn measure(root: &Root, dir: &Path, settings: &Settings) -> Result<Ratios> {
     let mut ratios = Ratios::default();
     // The first turn of each warms it up.
     for round in 0..=settings.rounds {
-        let mut play = |player: &mut Player| player.play(&ids, settings.tokens);
+        let play = |player: &mut Player| player.play(&ids, settings.tokens);
         let (us, them): (Turn, Turn) = if round % 2 == 0 {
             let us = play(&mut ours)?;
             (us, play(&mut theirs)?)
