@@ -1,8 +1,6 @@
 //! Denoising beside mlx-optiq: the real binary, a right engine, wrong ones, and oracles that are not there.
 //!
 //! These need what `cargo xtask setup` provisions, as the whole suite does.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod support;
 
 use std::{

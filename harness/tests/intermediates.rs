@@ -1,7 +1,5 @@
 //! What `--explain` stands on: a right engine's intermediates are the oracle's, bit for bit, under the
 //! same names, in every model that has a golden.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod support;
 
 use std::path::Path;

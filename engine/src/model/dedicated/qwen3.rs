@@ -20,7 +20,7 @@ pub(super) const ROW: Dedicated = Dedicated {
     keys: qwen3::keys,
     fits: |_| true,
     check: |file| qwen3::read(file).map(drop),
-    load: |file, weights, fault| Ok(Box::new(Qwen3::load(qwen3::read(file)?, weights, fault)?)),
+    load: |file, weights, fault| Ok(Box::new(Qwen3::load(&qwen3::read(file)?, weights, fault)?)),
 };
 
 /// Taps of queries and of keys, normed and rotated.
@@ -51,11 +51,11 @@ struct Layer {
 
 impl Qwen3 {
     fn load(
-        config: Qwen3Config,
+        config: &Qwen3Config,
         weights: &mut Weights,
         fault: Option<Fault>,
     ) -> Result<Self, EngineError> {
-        let Qwen3Config { dims, tied, .. } = config;
+        let &Qwen3Config { dims, tied, .. } = config;
         let table = [dims.vocab_size, dims.hidden_size];
         if tied {
             weights.discard(|name| name == "lm_head.weight");

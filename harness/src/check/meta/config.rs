@@ -21,12 +21,11 @@ pub(super) fn check(bench: &Bench, change: &ConfigChange) -> Result<Verdict, Met
         (Effect::Refused(says), loaded) => refusal(says, loaded.err()),
         (_, Err(error)) => return Err(error.into()),
         (effect, Ok(model)) => {
-            let base = match bench.unchanged.get() {
-                Some(base) => base,
-                None => {
-                    let base = logits(&bench.model, &bench.ids)?;
-                    bench.unchanged.get_or_init(|| base)
-                }
+            let base = if let Some(base) = bench.unchanged.get() {
+                base
+            } else {
+                let base = logits(&bench.model, &bench.ids)?;
+                bench.unchanged.get_or_init(|| base)
             };
             answer(effect, &logits(&model, &bench.ids)?, base)
         }

@@ -56,13 +56,12 @@ fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
     let attention = AttentionSpec::new(&dims, rope);
     let mlp = MlpSpec::gated(dims.intermediate_size, Activation::Silu);
     let layer = LayerSpec::new(Block::PRE, attention, FeedForward::Dense(mlp));
-    let kinds = match &wire.layer_types {
-        Some(types) => layer_kinds(file, types, dims.num_layers, wire.sliding_window)?,
-        None => {
-            // A window without sliding layers is one that the reference never opens.
-            file.only("sliding_window", wire.sliding_window.as_ref(), &[])?;
-            vec![LayerKind::Full; dims.num_layers]
-        }
+    let kinds = if let Some(types) = &wire.layer_types {
+        layer_kinds(file, types, dims.num_layers, wire.sliding_window)?
+    } else {
+        // A window without sliding layers is one that the reference never opens.
+        file.only("sliding_window", wire.sliding_window.as_ref(), &[])?;
+        vec![LayerKind::Full; dims.num_layers]
     };
     let layers = kinds.into_iter().map(|kind| LayerSpec { kind, ..layer.clone() }).collect();
     let tied = wire.tie_word_embeddings;
