@@ -163,7 +163,8 @@ pub(crate) fn softcap(fault: Option<Fault>, cap: f64) -> f64 {
 }
 
 /// The gate and the other half of a feed-forward block under a fault.
-pub(crate) fn gate_and_up<'a>(fault: Option<Fault>, [gate, up]: [&'a Array; 2]) -> [&'a Array; 2] {
+pub(crate) fn gate_and_up(fault: Option<Fault>, halves: [&Array; 2]) -> [&Array; 2] {
+    let [gate, up] = halves;
     if is(fault, Fault::SwappedGateUp) { [up, gate] } else { [gate, up] }
 }
 

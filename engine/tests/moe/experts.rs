@@ -36,7 +36,7 @@ fn matrices(shape: [usize; 3], seed: f64, bits: Option<i32>) -> (Experts, Vec<f6
 }
 
 struct Layer {
-    layer: SwitchLinear,
+    linear: SwitchLinear,
     weight: Vec<f64>,
     bias: Vec<f64>,
     outputs: usize,
@@ -49,8 +49,8 @@ impl Layer {
             waves(EXPERTS * outputs, seed + 0.5).iter().map(|value| *value as f32).collect();
         let array = Array::from_slice(&bias, &[EXPERTS as i32, outputs as i32]);
         let bias = bias.iter().map(|value| if biased { f64::from(*value) } else { 0.0 }).collect();
-        let layer = SwitchLinear::new(experts, biased.then_some(array));
-        Self { layer, weight, bias, outputs }
+        let linear = SwitchLinear::new(experts, biased.then_some(array));
+        Self { linear, weight, bias, outputs }
     }
 
     /// What the definition says of one row and one expert.
@@ -91,9 +91,9 @@ fn each_row_goes_through_its_experts(
         }
 
         let block = SwitchGlu {
-            gate_proj: gate.layer,
-            up_proj: up.layer,
-            down_proj: down.layer,
+            gate_proj: gate.linear,
+            up_proj: up.linear,
+            down_proj: down.linear,
             activation: ops::silu,
         };
         let x = Array::from_slice(&x, &[1, rows as i32, HIDDEN as i32]);

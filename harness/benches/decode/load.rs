@@ -102,7 +102,7 @@ pub fn folder(root: &Root) -> Result<PathBuf> {
         tensors.push(matrix(&format!("{layer}.mlp.down_proj"), [HIDDEN, INNER])?);
     }
     let named = tensors.iter().map(|(name, tensor)| (name.clone(), tensor));
-    safetensors::write(&dir.join("model.safetensors"), named, &BTreeMap::new())?;
+    safetensors::write(dir.join("model.safetensors"), named, &BTreeMap::new())?;
     let config = json!({
         "model_type": "llama", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
         "intermediate_size": INNER, "num_attention_heads": 8, "rms_norm_eps": 1e-5,

@@ -47,7 +47,7 @@ pub(super) fn write(
     let tensors = tensors(inventory, &wire, lane)?;
     fs::create_dir_all(dir).map_err(|error| SyntheticError::io("create", dir, error))?;
     let named = tensors.iter().map(|(name, tensor)| (name.clone(), tensor));
-    safetensors::write(&dir.join("adapters.safetensors"), named, &BTreeMap::new())?;
+    safetensors::write(dir.join("adapters.safetensors"), named, &BTreeMap::new())?;
     let path = dir.join(CONFIG);
     fs::write(&path, config).map_err(|error| SyntheticError::io("write", &path, error))
 }

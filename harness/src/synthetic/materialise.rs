@@ -71,10 +71,10 @@ pub fn materialise(source: &Path, lane: Lane, target: &Path) -> Result<(), Synth
 }
 
 fn stamp(inventory: &Inventory, lane: Lane, adapter: Option<&[u8]>) -> String {
-    let mut text = format!("{GENERATOR} {} {}", inventory.identity(), lane.name());
-    if let Some(config) = adapter {
-        text += &format!(" {}", digest::of_bytes(config));
-    }
+    let identity = inventory.identity().to_owned();
+    let mut parts = vec![GENERATOR.to_string(), identity, lane.name().to_owned()];
+    parts.extend(adapter.map(digest::of_bytes));
+    let text = parts.join(" ");
     serde_json::json!({ "made-from": digest::of_bytes(text.as_bytes()) }).to_string() + "\n"
 }
 

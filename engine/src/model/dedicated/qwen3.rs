@@ -69,7 +69,7 @@ impl Qwen3 {
         Ok(Self {
             embed_tokens,
             layers: (0..dims.num_layers)
-                .map(|i| Layer::load(&config, weights, &format!("model.layers.{i}"), fault))
+                .map(|i| Layer::load(config, weights, &format!("model.layers.{i}"), fault))
                 .collect::<Result<_, _>>()?,
             norm: weights.norm("model.norm", dims.hidden_size, dims.eps)?,
             lm_head,

@@ -89,22 +89,22 @@ impl Attention {
     pub(super) fn forward(
         &self,
         x: &Array,
-        context: Context,
+        Context { cache, mask, query_scale }: Context,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
         let [queries, keys, values] = self.heads_of(x, sink)?;
-        let at = context.cache.position();
-        let queries = self.turned(0, queries, at, sink)?;
-        let keys = self.turned(1, keys, at, sink)?;
-        let queries = match context.query_scale {
+        let at = cache.position();
+        let queries = self.turned(0, &queries, at, sink)?;
+        let keys = self.turned(1, &keys, at, sink)?;
+        let queries = match query_scale {
             Some(scale) => ops::multiply(&queries, scale)?,
             None => queries,
         };
 
-        let (keys, values) = context.cache.update(&keys, &values)?;
+        let (keys, values) = cache.update(&keys, &values)?;
         let qkv = [&queries, &keys, &values];
-        let newest = context.cache.newest();
-        let mixed = attend(self.kernel, qkv, self.scale, context.mask, newest, self.fault)?;
+        let newest = cache.newest();
+        let mixed = attend(self.kernel, qkv, self.scale, mask, newest, self.fault)?;
         sink.tap_in(&self.place, "sdpa", &mixed);
 
         let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;
@@ -184,11 +184,11 @@ impl Attention {
     fn turned(
         &self,
         which: usize,
-        x: Array,
+        x: &Array,
         at: Position,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let x = self.rope.forward(&x, at)?;
+        let x = self.rope.forward(x, at)?;
         sink.tap_in(&self.place, ["q_rope", "k_rope"][which], &x);
         self.normed(QkPlace::AfterRope, which, x, sink)
     }
