@@ -21,8 +21,6 @@ const NEUTRAL: &[(&str, &str)] = &[
     ("max_window_layers", "counts layers of a window that `use_sliding_window` closes"),
     ("model_type", "dispatches, and is tested with the ladder"),
     ("quantization", "says nothing of layers that are not packed"),
-    ("phi3.embd_pdrop", "training only"),
-    ("phi3.resid_pdrop", "training only"),
     ("phi3.original_max_position_embeddings", "only longrope goes by it"),
     ("smollm3.pretraining_tp", "neither the reference nor transformers reads it"),
 ];

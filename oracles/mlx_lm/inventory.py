@@ -35,8 +35,6 @@ def init_kind(path, parameter, module, value):
 
     if parameter in BY_NAME:
         return BY_NAME[parameter]
-    if type(module).__name__ == "XieLU":
-        return "scalar"
     if parameter == "bias" or parameter.endswith("_bias"):
         return "bias"
     if isinstance(module, (nn.Conv1d, nn.Conv2d)) or parameter.startswith("conv"):

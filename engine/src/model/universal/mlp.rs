@@ -2,8 +2,7 @@
 
 use mlx_rs::Array;
 
-use super::activation::Function;
-use super::spec::{MlpInputs, MlpSpec};
+use super::spec::{Activation, MlpInputs, MlpSpec};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
 use crate::nn::Linear;
@@ -19,7 +18,6 @@ pub(in crate::model) struct Mlp {
     /// The projections in, in the order of [`MlpInputs`].
     inputs: Vec<Linear>,
     down: Linear,
-    activation: Function,
     fault: Option<Fault>,
 }
 
@@ -42,8 +40,7 @@ impl Mlp {
             MlpInputs::Plain(up) => vec![linear(up, [spec.width, hidden])?],
         };
         let down = linear(spec.down, [hidden, spec.width])?;
-        let activation = Function::load(spec.activation, weights, place)?;
-        Ok(Self { place: place.clone(), spec: *spec, inputs, down, activation, fault })
+        Ok(Self { place: place.clone(), spec: *spec, inputs, down, fault })
     }
 
     /// x `[.., hidden]` to the same.
@@ -67,7 +64,7 @@ impl Mlp {
             }
             MlpInputs::Plain(up) => {
                 sink.tap_module(&self.place, up, &first);
-                self.activation.apply(&first)?
+                self.spec.activation.apply(&first)?
             }
         };
         sink.tap_in(&self.place, "act", &inner);
@@ -78,7 +75,7 @@ impl Mlp {
 
     fn gated(&self, gate: &Array, up: &Array) -> Result<Array, EngineError> {
         let [gate, up] = fault::gate_and_up(self.fault, [gate, up]);
-        ops::multiply(&self.activation.apply(gate)?, up)
+        ops::multiply(&self.spec.activation.apply(gate)?, up)
     }
 }
 
@@ -87,4 +84,16 @@ fn halves(x: &Array) -> Result<[Array; 2], EngineError> {
     let width = x.dim(-1);
     let part = |start, stop| ops::slice_last(x, SliceAxis::range(start, stop));
     Ok([part(0, width / 2)?, part(width / 2, width)?])
+}
+
+impl Activation {
+    /// The function on any shape, in x's dtype.
+    pub(super) fn apply(self, x: &Array) -> Result<Array, EngineError> {
+        match self {
+            Self::Silu => ops::silu(x),
+            Self::Gelu => ops::gelu(x),
+            Self::GeluApprox => ops::gelu_approx(x),
+            Self::Relu2 => ops::relu2(x),
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! The network that runs any [`Spec`](spec::Spec).
 
-mod activation;
 pub(super) mod archs;
 pub(super) mod attention;
 mod head;
@@ -12,7 +11,6 @@ mod norm;
 mod positions;
 pub(super) mod router;
 pub(super) mod spec;
-mod xielu;
 
 use mlx_rs::{Array, Dtype};
 

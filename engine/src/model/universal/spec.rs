@@ -360,8 +360,6 @@ pub(crate) enum Activation {
     GeluApprox,
     /// `nn.relu` squared.
     Relu2,
-    /// `XieLU` of `mlx_lm/models/activations.py`, whose slopes are weights at `act_fn` (apertus).
-    Xielu,
 }
 
 /// The output projection.

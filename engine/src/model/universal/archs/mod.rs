@@ -1,6 +1,5 @@
 //! One file an architecture: its `config.json`, read strictly, to a [`Spec`].
 
-mod apertus;
 mod cohere;
 mod cohere2;
 mod dots1;
@@ -62,7 +61,6 @@ pub(in crate::model) struct Arch {
 
 /// Every architecture of the universal network, by name.
 pub(in crate::model) const ARCHS: &[Arch] = &[
-    apertus::ARCH,
     cohere::ARCH,
     cohere2::ARCH,
     dots1::ARCH,

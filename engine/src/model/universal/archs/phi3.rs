@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Arch;
-use super::layout::{ANY, Layout, Ropes, SILU};
+use super::layout::{Layout, Ropes, SILU};
 use super::shared::window;
 use crate::config::{ConfigFile, Extents, HeadDim, LayerKind};
 use crate::error::EngineError;
@@ -24,9 +24,6 @@ const LAYOUT: Layout = Layout {
     neutral: &[
         ("hidden_act", SILU),
         ("attention_bias", "[false]"),
-        // Training only.
-        ("embd_pdrop", ANY),
-        ("resid_pdrop", ANY),
     ],
 };
 

@@ -50,9 +50,6 @@ struct Wire {
     /// Training only.
     #[serde(rename = "input_jitter_noise")]
     _input_jitter_noise: Option<f64>,
-    /// Training only.
-    #[serde(rename = "hidden_dropout")]
-    _hidden_dropout: Option<f64>,
 }
 
 fn keys() -> Vec<&'static str> {

@@ -20,7 +20,6 @@ use Effect::{Honoured, Idle, Refused};
 
 /// Architectures whose every key is probed, each with `goldens/synthetic/<name>/config.json` as base.
 const PROBED: &[&str] = &[
-    "apertus",
     "cohere",
     "cohere2",
     "ernie4_5",
@@ -91,18 +90,6 @@ const COMMON: &[Row] = &[
 
 /// What holds for one architecture, instead of the rows of that key in [`COMMON`].
 const OWN: &[(&str, &[Row])] = &[
-    (
-        "apertus",
-        &[
-            ("head_dim", "64", Refused),
-            ("hidden_act", r#""silu""#, Refused),
-            ("attention_bias", "true", Refused),
-            ("post_norm", "true", Refused),
-            ("qk_norm", "false", Refused),
-            // It contradicts the base's own scaling.
-            ("rope_parameters", r#"{"rope_type": "linear", "factor": 5.0}"#, Refused),
-        ],
-    ),
     (
         "cohere",
         &[
