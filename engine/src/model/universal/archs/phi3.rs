@@ -21,10 +21,7 @@ const LAYOUT: Layout = Layout {
         ..Extents::LLAMA
     },
     rope: Ropes { default_partial: Some(1.0), default_original: Some(4096), ..Ropes::LLAMA },
-    neutral: &[
-        ("hidden_act", SILU),
-        ("attention_bias", "[false]"),
-    ],
+    neutral: &[("hidden_act", SILU), ("attention_bias", "[false]")],
 };
 
 #[derive(Debug, Deserialize)]
