@@ -13,7 +13,7 @@ use support::Project;
 #[case::wrong_softcap("wrong-softcap", "gemma2/f32", "layers.0.self_attn.o")]
 #[case::scale_after_softcap("scale-after", "gemma2/f32", "layers.0.self_attn.o")]
 #[case::scale_after("scale-after", "qwen3/f32", "layers.0.self_attn.sdpa")]
-#[case::qk_norm_after_rope("qk-norm-after-rope", "qwen3/f32", "layers.0.self_attn.q_norm")]
+#[case::qk_norm_after_rope("qk-norm-after-rope", "qwen3/f32", "layers.0.self_attn.q_rope")]
 #[case::wrong_shared_kv("wrong-shared-kv", "gemma4_text/f32", "layers.4.self_attn.sdpa")]
 #[case::unnormalised_top_k("unnormalised-top-k", "qwen3_moe/f32", "layers.3.mlp")]
 #[case::unnormalised_top_k_mixtral(

@@ -108,9 +108,9 @@ impl Network for Unrolled {
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
         let h = self.embed_tokens.forward(ids)?;
+        let h = times(&h, 8.0)?;
         sink.tap("embed", &h);
         sink.tap("generated", &h);
-        let h = times(&h, 8.0)?;
         let inputs = self.embed_tokens_per_layer.forward(ids)?;
         sink.tap("embed_tokens_per_layer", &inputs);
         let inputs = unflatten(&times(&inputs, 5.656_854_249_492_381)?, 6, 32)?;

@@ -155,9 +155,9 @@ impl Network for Gemma4Text {
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
         let embedded = self.embed_tokens.forward(ids)?;
-        sink.tap("embed", &embedded);
         let root = (self.config.dims.hidden_size as f64).powf(0.5);
         let h = times(&embedded, root)?;
+        sink.tap("embed", &h);
         let slices = match &self.per_layer_inputs {
             Some(inputs) => inputs.forward(ids, &h, sink)?,
             None => vec![None; self.layers.len()],

@@ -24,9 +24,9 @@ impl Unrolled {
 impl Network for Unrolled {
     fn forward(&self, ids: &Array, caches: &mut [KvCache], sink: &mut TapSink) -> Result<Array, EngineError> {
         let h = self.embed_tokens.forward(ids)?;
+        let h = times(&h, @embed_scale@)?;
         sink.tap("embed", &h);
         sink.tap("generated", &h);
-        let h = times(&h, @embed_scale@)?;
         @input_steps@
         @masks@
         @calls@
