@@ -73,13 +73,10 @@ impl Shown {
     }
 }
 
-type Filter = dyn Fn(&mut Sampler, &Array) -> Result<Array, EngineError>;
-
 fn generation(
     options: &SamplerOptions,
     prompt: &[u32],
     logits: &Array,
-    filter: &Filter,
 ) -> Result<Shown, EngineError> {
     let width = logits.dim(1);
     let mut sampler = Sampler::new(options.clone(), width as usize)?;
@@ -90,7 +87,7 @@ fn generation(
         let row = ops::slice(logits, &[SliceAxis::range(at, at + 1), SliceAxis::full(width)])?;
         let processed = sampler.process(&history, &row)?;
         let logprobs = ops::subtract(&processed, &ops::log_sum_exp(&processed)?)?;
-        let filtered = filter(&mut sampler, &logprobs)?;
+        let filtered = sampler.filter(&logprobs)?;
         let chosen = sampler.choose(&filtered)?;
         let whole = twin.sample(&history, &row)?;
         shown.ids.extend(read::<u32>("ids", &chosen)?);
@@ -110,8 +107,7 @@ fn every_case_has_the_bits_of_the_reference() {
         for (case, options) in &fixture.cases {
             for dtype in if case == "wide" { vec!["f32"] } else { vec!["f32", "bf16"] } {
                 let logits = fixture.logits(case, dtype);
-                let shown = generation(options, &fixture.prompt, &logits, &Sampler::filter)
-                    .expect("a generation");
+                let shown = generation(options, &fixture.prompt, &logits).expect("a generation");
                 let mut hold = |name: &str, found: &HostTensor| {
                     let name = format!("{case}/{dtype}/{name}");
                     if *found != fixture.tensor(&name) {
@@ -131,52 +127,75 @@ fn every_case_has_the_bits_of_the_reference() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// The golden of the whole chain tells every other order of two neighbours apart.
+/// The options of one step of a chain, by the reference's name for it.
+fn only(step: &str, chain: &SamplerOptions) -> SamplerOptions {
+    let mut one = SamplerOptions { temp: 1.0, ..SamplerOptions::default() };
+    match step {
+        "top_p" => one.top_p = chain.top_p,
+        "min_p" => {
+            one.min_p = chain.min_p;
+            one.min_tokens_to_keep = chain.min_tokens_to_keep;
+        }
+        "xtc" => {
+            one.xtc_probability = chain.xtc_probability;
+            one.xtc_threshold = chain.xtc_threshold;
+            one.xtc_special_tokens.clone_from(&chain.xtc_special_tokens);
+        }
+        "top_k" => one.top_k = chain.top_k,
+        "bias" => one.logit_bias.clone_from(&chain.logit_bias),
+        "repetition" => one.repetition_penalty = chain.repetition_penalty,
+        "presence" => one.presence_penalty = chain.presence_penalty,
+        _ => {
+            one.frequency_penalty = chain.frequency_penalty;
+            one.frequency_context_size = chain.frequency_context_size;
+        }
+    }
+    one
+}
+
+/// The rows of a golden, made anew by single steps in the given order.
+fn one_by_one(fixture: &Fixture, case: &str, dtype: &str, order: &[&str]) -> HostTensor {
+    let ids = fixture.tensor(&format!("{case}/{dtype}/ids")).to_f64();
+    let logits = fixture.logits(case, dtype);
+    let width = logits.dim(1);
+    let rows = (0..logits.dim(0)).map(|at| {
+        let before = ids[..at as usize].iter().map(|id| *id as u32);
+        let history: Vec<u32> = fixture.prompt.iter().copied().chain(before).collect();
+        let history = Array::from_slice(&history, &[history.len() as i32]);
+        let row = ops::slice(&logits, &[SliceAxis::range(at, at + 1), SliceAxis::full(width)])?;
+        let row = match case {
+            "filters" => ops::subtract(&row, &ops::log_sum_exp(&row)?)?,
+            _ => row,
+        };
+        order.iter().try_fold(row, |row, step| {
+            let mut sampler = Sampler::new(only(step, &fixture.cases[case]), width as usize)?;
+            let row = sampler.process(&history, &row)?;
+            sampler.filter(&row)
+        })
+    });
+    Shown::rows(&rows.collect::<Result<Vec<_>, EngineError>>().expect("rows"))
+}
+
+/// The goldens of the filters and of the processors tell neighbours that changed places.
 #[rstest]
-#[case::min_p_first(&["min_p", "top_p", "xtc", "top_k"])]
-#[case::xtc_second(&["top_p", "xtc", "min_p", "top_k"])]
-#[case::top_k_third(&["top_p", "min_p", "top_k", "xtc"])]
-#[case::right(&["top_p", "min_p", "xtc", "top_k"])]
-fn another_order_of_the_filters_has_other_bits(#[case] order: &'static [&'static str]) {
-    let right = order == ["top_p", "min_p", "xtc", "top_k"];
+#[case::filters("filters", "filtered", ["top_p", "min_p", "xtc", "top_k"])]
+#[case::processors("processors", "processed", ["bias", "repetition", "presence", "frequency"])]
+fn another_order_of_the_chain_has_other_bits(
+    #[case] case: &'static str,
+    #[case] kept: &'static str,
+    #[case] right: [&'static str; 4],
+) {
     on_mlx_thread(move || {
         let fixture = Fixture::open();
-        let options = &fixture.cases["chain"];
-        let only = |name: &str| {
-            let mut one = SamplerOptions { temp: 1.0, ..SamplerOptions::default() };
-            match name {
-                "top_p" => one.top_p = options.top_p,
-                "min_p" => {
-                    one.min_p = options.min_p;
-                    one.min_tokens_to_keep = options.min_tokens_to_keep;
-                }
-                "xtc" => {
-                    // Always, so that the order of the draws is not what differs.
-                    one.xtc_probability = 1.0;
-                    one.xtc_threshold = options.xtc_threshold;
-                    one.xtc_special_tokens.clone_from(&options.xtc_special_tokens);
-                }
-                _ => one.top_k = options.top_k,
-            }
-            one
-        };
-        let one_by_one = |_: &mut Sampler, logprobs: &Array| {
-            let mut logprobs = logprobs.clone();
-            for name in order {
-                let mut sampler = Sampler::new(only(name), logprobs.dim(1) as usize)?;
-                logprobs = sampler.filter(&logprobs)?;
-            }
-            Ok(logprobs)
-        };
-        let together = SamplerOptions { xtc_probability: 1.0, ..options.clone() };
         for dtype in ["f32", "bf16"] {
-            let logits = fixture.logits("chain", dtype);
-            let shown = |filter: &Filter| {
-                let shown = generation(&together, &fixture.prompt, &logits, filter);
-                Shown::rows(&shown.expect("a generation").filtered)
-            };
-            let (chain, other) = (shown(&Sampler::filter), shown(&one_by_one));
-            assert_eq!(chain == other, right, "{dtype}");
+            let golden = fixture.tensor(&format!("{case}/{dtype}/{kept}"));
+            assert_eq!(one_by_one(&fixture, case, dtype, &right), golden, "{dtype}");
+            for first in 0..3 {
+                let mut order = right;
+                order.swap(first, first + 1);
+                let other = one_by_one(&fixture, case, dtype, &order);
+                assert_ne!(other, golden, "{dtype} {order:?}");
+            }
         }
     });
 }
@@ -220,8 +239,12 @@ fn numbers_that_are_none_and_unknown_keys_are_refused() {
 fn logits_of_another_vocabulary_are_refused() {
     on_mlx_thread(|| {
         let mut sampler = Sampler::new(SamplerOptions::default(), 8).expect("options");
-        let (history, logits) = (Array::from_slice(&[1_u32], &[1]), Array::from_slice(&[0.5_f32; 9], &[1, 9]));
-        assert!(matches!(sampler.sample(&history, &logits), Err(EngineError::Op { op: "sample", .. })));
+        let (history, logits) =
+            (Array::from_slice(&[1_u32], &[1]), Array::from_slice(&[0.5_f32; 9], &[1, 9]));
+        assert!(matches!(
+            sampler.sample(&history, &logits),
+            Err(EngineError::Op { op: "sample", .. })
+        ));
     });
 }
 
@@ -245,7 +268,10 @@ fn generation_samples_by_the_seed_and_is_greedy_without_a_temperature(#[case] dt
         let ids = sampled(&warm).expect("a generation");
         assert_eq!(ids, by_hand(&model, &prompt, &warm, 24));
         assert_eq!(ids, sampled(&warm).expect("a generation"));
-        assert_ne!(ids, sampled(&SamplerOptions { seed: 4, ..warm.clone() }).expect("a generation"));
+        assert_ne!(
+            ids,
+            sampled(&SamplerOptions { seed: 4, ..warm.clone() }).expect("a generation")
+        );
         assert_ne!(ids, greedy);
         let bad = sampled(&SamplerOptions { top_k: 40, ..with() });
         assert!(matches!(bad, Err(EngineError::SamplerOption { option: "top_k", .. })));

@@ -34,7 +34,8 @@ pub use activation::{gelu, gelu_approx, gelu_fast_approx, relu2, silu, softplus}
 pub use argreduce::{argmax, argmax_last, argmin};
 pub use attention::{Mask, ScoreMask, attend, scaled_dot_product_attention};
 pub use binary::{
-    add, divide, floor_divide, greater, logaddexp, maximum, minimum, multiply, power, remainder, subtract,
+    add, divide, floor_divide, greater, logaddexp, maximum, minimum, multiply, power, remainder,
+    subtract,
 };
 pub use cast::{cast, from_fp8, scalar, to_fp8};
 pub use conv1d::{Conv1d, conv1d};

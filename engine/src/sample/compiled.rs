@@ -21,11 +21,7 @@ pub(super) fn uniform(key: &Array) -> Result<Array, EngineError> {
 /// `[1, vocab]`: u32 `[1]`. The product is in the log probabilities' dtype, the rest in f32: weights beside
 /// the largest, their sum, and the last position before which they sum up to no more than a uniform part of
 /// it.
-pub(super) fn categorical(
-    logprobs: &Array,
-    temp: f64,
-    key: &Array,
-) -> Result<Array, EngineError> {
+pub(super) fn categorical(logprobs: &Array, temp: f64, key: &Array) -> Result<Array, EngineError> {
     let scaled = ops::multiply(logprobs, &constant(1.0 / temp, logprobs.dtype())?)?;
     let scaled = ops::cast(&ops::reshape(&scaled, &[-1])?, Dtype::Float32)?;
     let weights = ops::exp(&ops::subtract(&scaled, &ops::max(&scaled, Axes::All, false)?)?)?;

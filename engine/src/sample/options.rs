@@ -118,11 +118,7 @@ impl SamplerOptions {
     }
 }
 
-fn within(
-    option: &'static str,
-    value: f64,
-    range: RangeInclusive<f64>,
-) -> Result<(), EngineError> {
+fn within(option: &'static str, value: f64, range: RangeInclusive<f64>) -> Result<(), EngineError> {
     if range.contains(&value) {
         return Ok(());
     }

@@ -57,9 +57,10 @@ fn place<'a, 'k>(
     key: &'k str,
 ) -> (&'a mut Map<String, Value>, &'k str) {
     match key.split_once('.') {
-        Some((outer, inner)) if object.get(outer).is_some_and(Value::is_object) => {
-            place(object.get_mut(outer).and_then(Value::as_object_mut).expect("checked above"), inner)
-        }
+        Some((outer, inner)) if object.get(outer).is_some_and(Value::is_object) => place(
+            object.get_mut(outer).and_then(Value::as_object_mut).expect("checked above"),
+            inner,
+        ),
         _ => (object, key),
     }
 }

@@ -16,7 +16,12 @@ pub(super) const ARCH: Arch = Arch { model_type: "apertus", keys, spec };
 const LAYOUT: Layout = Layout {
     extents: Extents { head_dim: HeadDim::Derived, needs_kv_heads: true, ..Extents::LLAMA },
     rope: Ropes { default_theta: None, ..Ropes::LLAMA },
-    neutral: &[("hidden_act", r#"["xielu"]"#), ("attention_bias", "[false]"), ("post_norm", "[false]"), ("qk_norm", "[true]")],
+    neutral: &[
+        ("hidden_act", r#"["xielu"]"#),
+        ("attention_bias", "[false]"),
+        ("post_norm", "[false]"),
+        ("qk_norm", "[true]"),
+    ],
 };
 
 const BLOCK: Block = Block {

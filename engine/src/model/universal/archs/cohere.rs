@@ -15,21 +15,26 @@ pub(super) const ARCH: Arch = Arch { model_type: "cohere", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents {
-    eps: "layer_norm_eps",
-    head_dim: HeadDim::Derived,
-    needs_kv_heads: true,
-    defaults: &[
-        ("hidden_size", 8192.0),
-        ("num_hidden_layers", 40.0),
-        ("intermediate_size", 22_528.0),
-        ("num_attention_heads", 64.0),
-        ("num_key_value_heads", 64.0),
-        ("vocab_size", 256_000.0),
-        ("layer_norm_eps", 1e-5),
-    ],
-    ..Extents::LLAMA
-},
-    rope: Ropes { default_theta: Some(8_000_000.0), traditional: true, may_be_traditional: false, ..Ropes::LLAMA },
+        eps: "layer_norm_eps",
+        head_dim: HeadDim::Derived,
+        needs_kv_heads: true,
+        defaults: &[
+            ("hidden_size", 8192.0),
+            ("num_hidden_layers", 40.0),
+            ("intermediate_size", 22_528.0),
+            ("num_attention_heads", 64.0),
+            ("num_key_value_heads", 64.0),
+            ("vocab_size", 256_000.0),
+            ("layer_norm_eps", 1e-5),
+        ],
+        ..Extents::LLAMA
+    },
+    rope: Ropes {
+        default_theta: Some(8_000_000.0),
+        traditional: true,
+        may_be_traditional: false,
+        ..Ropes::LLAMA
+    },
     neutral: &[("hidden_act", SILU), ("pretraining_tp", "[1]"), ("tie_word_embeddings", "[true]")],
 };
 

@@ -16,23 +16,39 @@ pub(super) const ARCH: Arch = Arch { model_type: "cohere2", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents {
-    eps: "layer_norm_eps",
-    head_dim: HeadDim::Needed,
-    needs_kv_heads: true,
-    defaults: &[
-        ("hidden_size", 4096.0),
-        ("head_dim", 128.0),
-        ("num_hidden_layers", 32.0),
-        ("intermediate_size", 14_336.0),
-        ("num_attention_heads", 32.0),
-        ("num_key_value_heads", 8.0),
-        ("vocab_size", 256_000.0),
-        ("layer_norm_eps", 1e-5),
+        eps: "layer_norm_eps",
+        head_dim: HeadDim::Needed,
+        needs_kv_heads: true,
+        defaults: &[
+            ("hidden_size", 4096.0),
+            ("head_dim", 128.0),
+            ("num_hidden_layers", 32.0),
+            ("intermediate_size", 14_336.0),
+            ("num_attention_heads", 32.0),
+            ("num_key_value_heads", 8.0),
+            ("vocab_size", 256_000.0),
+            ("layer_norm_eps", 1e-5),
+        ],
+        ..Extents::LLAMA
+    },
+    rope: Ropes {
+        default_theta: Some(50_000.0),
+        traditional: true,
+        may_be_traditional: false,
+        ..Ropes::LLAMA
+    },
+    neutral: &[
+        ("hidden_act", SILU),
+        ("order_of_interleaved_layers", r#"["local_attn_first"]"#),
+        ("position_embedding_type", r#"["rope_gptj"]"#),
+        ("rotary_pct", "[1, 1.0]"),
+        ("tie_word_embeddings", "[true]"),
+        ("use_embedding_sharing", "[true]"),
+        ("use_gated_activation", "[true]"),
+        ("use_parallel_block", "[true]"),
+        ("use_parallel_embedding", "[true]"),
+        ("use_qk_norm", "[false]"),
     ],
-    ..Extents::LLAMA
-},
-    rope: Ropes { default_theta: Some(50_000.0), traditional: true, may_be_traditional: false, ..Ropes::LLAMA },
-    neutral: &[("hidden_act", SILU), ("order_of_interleaved_layers", r#"["local_attn_first"]"#), ("position_embedding_type", r#"["rope_gptj"]"#), ("rotary_pct", "[1, 1.0]"), ("tie_word_embeddings", "[true]"), ("use_embedding_sharing", "[true]"), ("use_gated_activation", "[true]"), ("use_parallel_block", "[true]"), ("use_parallel_embedding", "[true]"), ("use_qk_norm", "[false]")],
 };
 
 #[derive(Debug, Deserialize)]

@@ -14,7 +14,12 @@ pub(super) const ARCH: Arch = Arch { model_type: "ernie4_5", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents { needs_kv_heads: true, ..Extents::LLAMA },
-    rope: Ropes { default_theta: None, traditional: true, may_be_traditional: false, ..Ropes::LLAMA },
+    rope: Ropes {
+        default_theta: None,
+        traditional: true,
+        may_be_traditional: false,
+        ..Ropes::LLAMA
+    },
     neutral: &[("hidden_act", SILU), ("compression_ratio", "[1, 1.0]")],
 };
 

@@ -15,11 +15,11 @@ pub(super) const ARCH: Arch = Arch { model_type: "exaone", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents {
-    layers: "num_layers",
-    eps: "layer_norm_epsilon",
-    needs_kv_heads: true,
-    ..Extents::LLAMA
-},
+        layers: "num_layers",
+        eps: "layer_norm_epsilon",
+        needs_kv_heads: true,
+        ..Extents::LLAMA
+    },
     rope: Ropes { default_theta: None, ..Ropes::LLAMA },
     neutral: &[("activation_function", SILU)],
 };

@@ -16,7 +16,12 @@ pub(super) const ARCH: Arch = Arch { model_type: "glm", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents { needs_kv_heads: true, ..Extents::LLAMA },
-    rope: Ropes { default_partial: Some(0.5), traditional: true, may_be_traditional: false, ..Ropes::LLAMA },
+    rope: Ropes {
+        default_partial: Some(0.5),
+        traditional: true,
+        may_be_traditional: false,
+        ..Ropes::LLAMA
+    },
     neutral: &[("hidden_act", SILU)],
 };
 

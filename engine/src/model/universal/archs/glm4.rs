@@ -15,7 +15,12 @@ pub(super) const ARCH: Arch = Arch { model_type: "glm4", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents { head_dim: HeadDim::Needed, needs_kv_heads: true, ..Extents::LLAMA },
-    rope: Ropes { default_theta: None, default_partial: Some(0.5), traditional: true, ..Ropes::LLAMA },
+    rope: Ropes {
+        default_theta: None,
+        default_partial: Some(0.5),
+        traditional: true,
+        ..Ropes::LLAMA
+    },
     neutral: &[("hidden_act", SILU), ("tie_word_embeddings", "[false]")],
 };
 

@@ -14,7 +14,12 @@ pub(super) const ARCH: Arch = Arch { model_type: "helium", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents { head_dim: HeadDim::Derived, needs_kv_heads: true, ..Extents::LLAMA },
-    rope: Ropes { default_theta: None, traditional: true, may_be_traditional: false, ..Ropes::LLAMA },
+    rope: Ropes {
+        default_theta: None,
+        traditional: true,
+        may_be_traditional: false,
+        ..Ropes::LLAMA
+    },
     neutral: &[("hidden_act", SILU)],
 };
 

@@ -14,10 +14,10 @@ pub(super) const ARCH: Arch = Arch { model_type: "internlm3", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents {
-    head_dim: HeadDim::Derived,
-    defaults: &[("max_position_embeddings", 32_768.0)],
-    ..Extents::LLAMA
-},
+        head_dim: HeadDim::Derived,
+        defaults: &[("max_position_embeddings", 32_768.0)],
+        ..Extents::LLAMA
+    },
     rope: Ropes::LLAMA,
     neutral: &[("hidden_act", SILU)],
 };

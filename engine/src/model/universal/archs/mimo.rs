@@ -14,13 +14,20 @@ pub(super) const ARCH: Arch = Arch { model_type: "mimo", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents {
-    head_dim: HeadDim::Derived,
-    needs_kv_heads: true,
-    defaults: &[("max_position_embeddings", 32_768.0)],
-    ..Extents::LLAMA
-},
+        head_dim: HeadDim::Derived,
+        needs_kv_heads: true,
+        defaults: &[("max_position_embeddings", 32_768.0)],
+        ..Extents::LLAMA
+    },
     rope: Ropes::LLAMA,
-    neutral: &[("hidden_act", SILU), ("attention_bias", "[true]"), ("max_window_layers", ANY), ("num_nextn_predict_layers", ANY), ("use_mrope", "[false]"), ("use_sliding_window", "[false]")],
+    neutral: &[
+        ("hidden_act", SILU),
+        ("attention_bias", "[true]"),
+        ("max_window_layers", ANY),
+        ("num_nextn_predict_layers", ANY),
+        ("use_mrope", "[false]"),
+        ("use_sliding_window", "[false]"),
+    ],
 };
 
 #[derive(Debug, Deserialize)]

@@ -14,11 +14,8 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "olmo2", keys, spec };
 
-const LAYOUT: Layout = Layout {
-    extents: Extents::LLAMA,
-    rope: Ropes::LLAMA,
-    neutral: &[("hidden_act", SILU)],
-};
+const LAYOUT: Layout =
+    Layout { extents: Extents::LLAMA, rope: Ropes::LLAMA, neutral: &[("hidden_act", SILU)] };
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

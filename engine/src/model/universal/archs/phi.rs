@@ -17,20 +17,20 @@ pub(super) const ARCH: Arch = Arch { model_type: "phi", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents {
-    eps: "layer_norm_eps",
-    head_dim: HeadDim::Derived,
-    needs_kv_heads: false,
-    defaults: &[
-        ("max_position_embeddings", 2048.0),
-        ("vocab_size", 51_200.0),
-        ("hidden_size", 2560.0),
-        ("num_attention_heads", 32.0),
-        ("num_hidden_layers", 32.0),
-        ("intermediate_size", 10_240.0),
-        ("layer_norm_eps", 1e-5),
-    ],
-    ..Extents::LLAMA
-},
+        eps: "layer_norm_eps",
+        head_dim: HeadDim::Derived,
+        needs_kv_heads: false,
+        defaults: &[
+            ("max_position_embeddings", 2048.0),
+            ("vocab_size", 51_200.0),
+            ("hidden_size", 2560.0),
+            ("num_attention_heads", 32.0),
+            ("num_hidden_layers", 32.0),
+            ("intermediate_size", 10_240.0),
+            ("layer_norm_eps", 1e-5),
+        ],
+        ..Extents::LLAMA
+    },
     rope: Ropes { default_partial: Some(0.5), may_be_traditional: false, ..Ropes::LLAMA },
     neutral: &[("qk_layernorm", "[false]"), ("tie_word_embeddings", "[false]")],
 };

@@ -317,7 +317,14 @@ fn base(name: &str) -> Value {
 /// Architectures that rotate neighbours, or halves, whatever the config says.
 const TURNS_NEIGHBOURS: &[&str] = &["cohere", "cohere2", "ernie4_5", "glm", "helium"];
 const TURNS_HALVES: &[&str] = &[
-    "exaone4", "granite", "hunyuan_v1_dense", "nemotron", "olmo3", "phi", "stablelm", "starcoder2",
+    "exaone4",
+    "granite",
+    "hunyuan_v1_dense",
+    "nemotron",
+    "olmo3",
+    "phi",
+    "stablelm",
+    "starcoder2",
 ];
 
 /// Architectures that can rotate a part of a head.

@@ -16,12 +16,17 @@ pub(super) const ARCH: Arch = Arch { model_type: "stablelm", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents {
-    eps: "layer_norm_eps",
-    head_dim: HeadDim::Derived,
-    needs_kv_heads: true,
-    ..Extents::LLAMA
-},
-    rope: Ropes { default_theta: None, default_partial: Some(0.25), may_be_traditional: false, ..Ropes::LLAMA },
+        eps: "layer_norm_eps",
+        head_dim: HeadDim::Derived,
+        needs_kv_heads: true,
+        ..Extents::LLAMA
+    },
+    rope: Ropes {
+        default_theta: None,
+        default_partial: Some(0.25),
+        may_be_traditional: false,
+        ..Ropes::LLAMA
+    },
     neutral: &[("hidden_act", SILU), ("tie_word_embeddings", "[false]")],
 };
 

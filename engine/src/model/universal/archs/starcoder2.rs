@@ -17,14 +17,18 @@ pub(super) const ARCH: Arch = Arch { model_type: "starcoder2", keys, spec };
 
 const LAYOUT: Layout = Layout {
     extents: Extents {
-    eps: "norm_epsilon",
-    head_dim: HeadDim::Derived,
-    needs_kv_heads: true,
-    defaults: &[("norm_epsilon", 1e-5), ("vocab_size", 49_152.0)],
-    ..Extents::LLAMA
-},
+        eps: "norm_epsilon",
+        head_dim: HeadDim::Derived,
+        needs_kv_heads: true,
+        defaults: &[("norm_epsilon", 1e-5), ("vocab_size", 49_152.0)],
+        ..Extents::LLAMA
+    },
     rope: Ropes { default_theta: Some(100_000.0), may_be_traditional: false, ..Ropes::LLAMA },
-    neutral: &[("use_bias", "[true]"), ("norm_type", r#"["layer_norm"]"#), ("mlp_type", r#"["default"]"#)],
+    neutral: &[
+        ("use_bias", "[true]"),
+        ("norm_type", r#"["layer_norm"]"#),
+        ("mlp_type", r#"["default"]"#),
+    ],
 };
 
 #[derive(Debug, Deserialize)]
