@@ -246,6 +246,16 @@ pub enum EngineError {
         /// The fault's name.
         name: String,
     },
+    /// An option of a sampler outside its range.
+    #[error("sampler option `{option}` is {found}, wanted {wanted}")]
+    SamplerOption {
+        /// The option, by its name in mlx-lm.
+        option: &'static str,
+        /// The value found.
+        found: String,
+        /// What is taken.
+        wanted: String,
+    },
     /// A tokenizer file that cannot be read, or a text or id it cannot turn.
     #[error("{}: {message}", file.display())]
     Tokenizer {

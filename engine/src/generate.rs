@@ -1,4 +1,4 @@
-//! Greedy generation.
+//! Generation, greedy or sampled.
 
 use std::ops::ControlFlow;
 
@@ -9,6 +9,7 @@ use crate::decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 use crate::error::{EngineError, op};
 use crate::model::Model;
 use crate::ops;
+use crate::sample::{Sampler, SamplerOptions};
 
 /// When to stop, and how to split the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,8 +62,47 @@ pub fn generate(
     model: &Model,
     prompt: &[u32],
     options: &GenerateOptions,
+    on_token: impl FnMut(u32) -> ControlFlow<()>,
+) -> Result<Generated, EngineError> {
+    run(model, prompt, options, greedy, on_token)
+}
+
+/// [`generate`] with a sampler's choice in the place of the likeliest id, drawn from a fresh
+/// [`Sampler`] of the model's vocabulary. Its penalties look back at the prompt too.
+///
+/// # Errors
+/// [`EngineError::SamplerOption`] before anything is computed; else as [`generate`].
+pub fn generate_sampled(
+    model: &Model,
+    prompt: &[u32],
+    options: &GenerateOptions,
+    sampler: &SamplerOptions,
+    on_token: impl FnMut(u32) -> ControlFlow<()>,
+) -> Result<Generated, EngineError> {
+    let mut sampler = Sampler::new(sampler.clone(), model.vocab_size())?;
+    let mut history = Array::from_slice(prompt, &[prompt.len() as i32]);
+    let choose = |logits: &Array| {
+        let chosen = sampler.sample(&history, logits)?;
+        if sampler.looks_back() {
+            history = ops::concatenate(&[&history, &chosen], 0)?;
+        }
+        Ok(chosen)
+    };
+    run(model, prompt, options, choose, on_token)
+}
+
+fn run(
+    model: &Model,
+    prompt: &[u32],
+    options: &GenerateOptions,
+    mut choose: impl FnMut(&Array) -> Result<Array, EngineError>,
     mut on_token: impl FnMut(u32) -> ControlFlow<()>,
 ) -> Result<Generated, EngineError> {
+    let mut launch = |logits: &Array| {
+        let chosen = choose(&ops::reshape(logits, &[1, -1])?)?;
+        op("async_eval", mlx_rs::transforms::async_eval([&chosen]))?;
+        Ok::<_, EngineError>(chosen)
+    };
     let mut decoder = Decoder::new(model, options.prefill_step_size);
     let mut ids = Vec::new();
     if options.max_tokens == 0 {
@@ -95,17 +135,13 @@ pub fn generate(
     }
 }
 
-/// The likeliest id of logits `[1, 1, vocab]`, u32 `[1]`, on its way to be computed. The reference takes
-/// the argmax of log probabilities in the model's dtype, whose rounding can make equals of logits that
-/// were not.
-fn launch(logits: &Array) -> Result<Array, EngineError> {
-    let logits = ops::reshape(logits, &[1, -1])?;
-    let logprobs = ops::subtract(&logits, &ops::log_sum_exp(&logits)?)?;
-    let best = ops::argmax_last(&logprobs)?;
-    op("async_eval", mlx_rs::transforms::async_eval([&best]))?;
-    Ok(best)
+/// The likeliest id of logits `[1, vocab]`, u32 `[1]`. The reference takes the argmax of log probabilities
+/// in the model's dtype, whose rounding can make equals of logits that were not.
+fn greedy(logits: &Array) -> Result<Array, EngineError> {
+    let logprobs = ops::subtract(logits, &ops::log_sum_exp(logits)?)?;
+    ops::argmax_last(&logprobs)
 }
 
 fn id_of(chosen: &Array) -> Result<u32, EngineError> {
-    read::<u32>("greedy choice", chosen)?.first().copied().ok_or(EngineError::EmptyPrompt)
+    read::<u32>("choice", chosen)?.first().copied().ok_or(EngineError::EmptyPrompt)
 }

@@ -15,6 +15,7 @@ pub mod nn;
 pub mod ops;
 mod place;
 mod runtime;
+pub mod sample;
 mod taps;
 mod tokenizer;
 mod weights;
@@ -24,7 +25,7 @@ pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 pub use denoise::{DenoiseOptions, DenoiseStep, Denoised, Sampler};
 pub use error::EngineError;
 pub use fault::Fault;
-pub use generate::{Finish, GenerateOptions, Generated, generate};
+pub use generate::{Finish, GenerateOptions, Generated, generate, generate_sampled};
 pub use mlx_rs::Array;
 pub use model::{
     Fusion, GENERATED_BY, GeneratedFile, LoadOptions, Model, Rung, Specialization, check_config,

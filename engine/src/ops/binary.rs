@@ -26,6 +26,7 @@ binary! {
     remainder: "what is left of a by b, with the sign of b",
     power: "a to the b",
     maximum: "the larger; NaN where either is NaN",
+    minimum: "the smaller; NaN where either is NaN",
     logaddexp: "log(exp(a) + exp(b))",
 }
 

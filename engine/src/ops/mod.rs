@@ -34,7 +34,8 @@ pub use activation::{gelu, gelu_approx, gelu_fast_approx, relu2, silu, softplus}
 pub use argreduce::{argmax, argmax_last, argmin};
 pub use attention::{Mask, ScoreMask, attend, scaled_dot_product_attention};
 pub use binary::{
-    add, divide, floor_divide, greater, logaddexp, maximum, multiply, power, remainder, subtract,
+    add, divide, floor_divide, greater, logaddexp, maximum, minimum, multiply, power, remainder,
+    subtract,
 };
 pub use cast::{cast, from_fp8, scalar, to_fp8};
 pub use conv1d::{Conv1d, conv1d};
@@ -46,6 +47,7 @@ pub use logical::{
 };
 pub use matmul::{addmm, addmm_scaled, gather_mm, matmul};
 pub use quantized::{Affine, dequantize, quantized_matmul};
+pub(crate) use random::random_bits;
 pub use random::{Keys, categorical, randint};
 pub use reduce::{Axes, logsumexp, max, mean, min, sum, var};
 pub use rms_norm::rms_norm;
@@ -62,6 +64,7 @@ pub use shape::{
 };
 pub use slice::{SliceAxis, slice, slice_last, slice_multiply, slice_update};
 pub use softmax::{log_sum_exp, softmax, softmax_axis};
+pub(crate) use sort::searchsorted_right;
 pub use sort::{argpartition, argsort, sort, topk};
 pub use take::{take, take_along_axis, take_rows};
 pub use unary::{

@@ -67,6 +67,19 @@ pub fn randint(low: i32, high: i32, shape: &[i32], key: &Array) -> Result<Array,
     })
 }
 
+/// Random bits, u32, of a key.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub(crate) fn random_bits(shape: &[i32], key: &Array) -> Result<Array, EngineError> {
+    raw::array("random.bits", |result, stream| {
+        // SAFETY: the key outlives the call, and the shape comes with its length.
+        unsafe {
+            mlx_sys::mlx_random_bits(result, shape.as_ptr(), shape.len(), 4, key.as_ptr(), stream)
+        }
+    })
+}
+
 /// `mx.random.categorical` over the last axis: u32 positions, drawn by unnormalised log probabilities.
 ///
 /// # Errors

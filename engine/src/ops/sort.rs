@@ -4,6 +4,7 @@ use mlx_rs::Array;
 use mlx_rs::ops::argpartition_axis;
 use mlx_rs::ops::indexing::topk_axis;
 
+use super::raw;
 use crate::error::{EngineError, op};
 
 /// `mx.sort` along one axis, ascending.
@@ -38,4 +39,24 @@ pub fn argpartition(a: &Array, kth: i32, axis: i32) -> Result<Array, EngineError
 /// [`EngineError::Op`] where MLX throws, as for a `k` above the axis's extent.
 pub fn topk(a: &Array, k: i32, axis: i32) -> Result<Array, EngineError> {
     op("topk", topk_axis(a, k, axis))
+}
+
+/// `mx.searchsorted` on the right side of a sorted vector: for each value, u32, how many elements are not
+/// above it.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub(crate) fn searchsorted_right(sorted: &Array, values: &Array) -> Result<Array, EngineError> {
+    raw::array("searchsorted", |result, stream| {
+        // SAFETY: both arrays outlive the call, and the side is a NUL-terminated text that does too.
+        unsafe {
+            mlx_sys::mlx_searchsorted(
+                result,
+                sorted.as_ptr(),
+                values.as_ptr(),
+                c"right".as_ptr(),
+                stream,
+            )
+        }
+    })
 }
