@@ -41,6 +41,8 @@ fn a_right_engine_has_the_intermediates_of_the_oracle() {
     let mut worker = Worker::start(Path::new(PROGRAM)).unwrap();
     let mut cases = case::load_all(&root.cases()).unwrap();
     cases.retain(|case| case.tier == Tier::L1 && case.id.ends_with("/f32/window"));
+    // There the engine deviates from mlx-lm on purpose (goldens/expectations.toml).
+    cases.retain(|case| !case.id.starts_with("l1/qwen3_moe-yarn/"));
     assert!(cases.len() >= 3);
     let mut problems = Vec::new();
     for case in cases {

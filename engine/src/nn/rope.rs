@@ -56,6 +56,11 @@ impl Rope {
         Self(None)
     }
 
+    /// Whether there is an encoding.
+    pub fn turns(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The longest sequence under the short factors of `longrope`; none elsewhere.
     pub fn length_limit(&self) -> Option<i32> {
         self.0.as_ref().and_then(ScaledRope::length_limit)

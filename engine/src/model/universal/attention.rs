@@ -189,7 +189,9 @@ impl Attention {
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
         let x = self.rope.forward(x, at)?;
-        sink.tap_in(&self.place, ["q_rope", "k_rope"][which], &x);
+        if self.rope.turns() {
+            sink.tap_in(&self.place, ["q_rope", "k_rope"][which], &x);
+        }
         self.normed(QkPlace::AfterRope, which, x, sink)
     }
 }
