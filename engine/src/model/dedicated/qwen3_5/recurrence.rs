@@ -1,8 +1,8 @@
 //! The gated delta rule, position by position: `gated_delta_ops` of `mlx_lm/models/gated_delta.py`,
 //! which is the path the reference takes wherever there is no Metal.
 //!
-//! Its steps are compiled there; the eager composition gives the same bits on the CPU (measured on
-//! f32, bf16 and f16 for several widths).
+//! Its steps are compiled there; the eager composition gives the same bits on the CPU (measured in
+//! f32 and bf16 for several widths; in f16 for the decay only).
 
 use mlx_rs::{Array, Dtype};
 
