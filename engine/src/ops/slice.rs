@@ -149,7 +149,7 @@ fn write(
 /// A range of the last axis of `a`: a view, as `mx.split` along it gives.
 ///
 /// # Errors
-/// As [`slice`].
+/// As [`slice()`].
 pub fn slice_last(a: &Array, range: SliceAxis) -> Result<Array, EngineError> {
     let mut axes: Vec<SliceAxis> = a.shape().iter().map(|&n| SliceAxis::full(n)).collect();
     if let Some(last) = axes.last_mut() {
