@@ -7,7 +7,7 @@ mod recurrent;
 mod rotating;
 mod saved;
 
-pub use mask::causal_mask;
+pub use mask::{DeadRows, MaskRule, added, causal_mask};
 pub use plain::PlainCache;
 pub use recurrent::{RecurrentCache, RecurrentForm, RecurrentState};
 pub use rotating::RotatingCache;
