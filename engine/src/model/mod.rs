@@ -230,6 +230,7 @@ impl Model {
             model: &self.identity,
             dtype: self.dtype,
             kv_shapes: (0..caches).map(|cache| self.network.kv_shape(cache)).collect(),
+            widened: (plan.lora() == Lora::Uncast).then_some(Dtype::F32),
             plan,
         }
     }
