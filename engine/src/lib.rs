@@ -3,6 +3,7 @@
 mod adapter;
 pub mod array;
 pub mod cache;
+mod compiled;
 pub mod config;
 mod decoder;
 mod denoise;
@@ -21,6 +22,7 @@ mod tokenizer;
 mod weights;
 
 pub use adapter::Adapter;
+pub use compiled::{DecodeMode, custom_kernel_allowed, is_tracing};
 pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 pub use denoise::{DenoiseOptions, DenoiseStep, Denoised, Sampler};
 pub use error::EngineError;

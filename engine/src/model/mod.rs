@@ -54,6 +54,12 @@ pub(crate) trait Network {
         None
     }
 
+    /// Whether [`Network::forward`] runs its parts without state as segments
+    /// ([`TapSink::segment`]).
+    fn has_segments(&self) -> bool {
+        false
+    }
+
     /// Heads and head width of a cache's keys.
     fn kv_shape(&self, _cache: usize) -> [usize; 2] {
         let dims = self.dims();
@@ -206,6 +212,17 @@ impl Model {
             Some(_) => Err(EngineError::NotAutoregressive { model_type: self.architecture }),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a model that has nothing to compile.
+    pub(crate) fn compilable(&self) -> Result<(), EngineError> {
+        if self.network.has_segments() {
+            return Ok(());
+        }
+        Err(EngineError::NotCompilable {
+            model_type: self.architecture,
+            rung: self.rung.name(),
+        })
     }
 
     pub(crate) fn network(&self) -> &dyn Network {

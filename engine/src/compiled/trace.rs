@@ -1,0 +1,177 @@
+//! One compiled function, and the rules of what may be traced.
+
+use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
+
+use mlx_rs::Array;
+use mlx_rs::error::Exception;
+use mlx_rs::transforms::compile::compile;
+use mlx_sys::{
+    mlx_compile_mode, mlx_compile_mode__MLX_COMPILE_MODE_ENABLED as ENABLED,
+    mlx_compile_mode__MLX_COMPILE_MODE_NO_FUSE as NO_FUSE,
+};
+
+use super::DecodeMode;
+use crate::error::EngineError;
+
+thread_local! {
+    static TRACING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether ops are being traced, rather than run, on this thread.
+pub fn is_tracing() -> bool {
+    TRACING.get()
+}
+
+/// To be asked before a kernel of one's own is launched: MLX infers no shapes of its results, so it
+/// cannot be part of a trace.
+///
+/// # Errors
+/// [`EngineError::KernelInTrace`] while ops are being traced.
+pub fn custom_kernel_allowed(kernel: &str) -> Result<(), EngineError> {
+    if is_tracing() {
+        return Err(EngineError::KernelInTrace { kernel: kernel.to_owned() });
+    }
+    Ok(())
+}
+
+/// What a trace is made of.
+pub(super) type Body<'a> = dyn FnMut(&[Array]) -> Result<Vec<Array>, EngineError> + 'a;
+
+type Compiled = dyn FnMut(&[Array]) -> Result<Vec<Array>, Exception>;
+
+/// A function that MLX compiled, or will on its first call.
+pub(super) struct Trace {
+    desk: Rc<Desk>,
+    compiled: Box<Compiled>,
+}
+
+/// Where a call leaves the function for MLX to call back, should it have to trace it.
+#[derive(Default)]
+struct Desk {
+    /// Of the call at hand only.
+    body: Cell<Option<NonNull<Body<'static>>>>,
+    error: RefCell<Option<EngineError>>,
+    made: Cell<usize>,
+}
+
+impl Trace {
+    pub(super) fn new() -> Self {
+        let desk = Rc::new(Desk::default());
+        let called = Rc::clone(&desk);
+        let run = move |inputs: &[Array]| called.run(inputs);
+        Self { desk, compiled: Box::new(compile(run, false)) }
+    }
+
+    /// How often it was traced.
+    pub(super) fn made(&self) -> usize {
+        self.desk.made.get()
+    }
+
+    /// The outputs for these inputs, from the trace of inputs of their extents and dtypes, or else from
+    /// a new one of `body`.
+    ///
+    /// # Errors
+    /// What `body` failed with; [`EngineError::Op`] where MLX throws.
+    pub(super) fn call(
+        &mut self,
+        mode: DecodeMode,
+        inputs: &[Array],
+        body: &mut Body<'_>,
+    ) -> Result<Vec<Array>, EngineError> {
+        let _fusing = Fusing::set(if mode == DecodeMode::Fused { ENABLED } else { NO_FUSE });
+        // SAFETY: the lifetime is dropped from the type only: the pointer leaves the desk before
+        // this call returns, and nobody else reads the desk.
+        let body = unsafe { std::mem::transmute::<&mut Body<'_>, &mut Body<'static>>(body) };
+        let _laid = Laid::on(&self.desk, NonNull::from(body));
+        (self.compiled)(inputs).map_err(|error| {
+            let own = self.desk.error.take();
+            own.unwrap_or_else(|| EngineError::Op {
+                op: "compile",
+                message: error.what().to_owned(),
+            })
+        })
+    }
+}
+
+impl Desk {
+    /// MLX traces: the arrays have no values.
+    fn run(&self, inputs: &[Array]) -> Result<Vec<Array>, Exception> {
+        let Some(mut body) = self.body.take() else {
+            return Err(Exception::custom("traced outside of a call"));
+        };
+        // SAFETY: laid down by the `Trace::call` that is still running below on this stack, from a
+        // reference nobody uses meanwhile; taken off, so that it cannot be reached twice.
+        let body = unsafe { body.as_mut() };
+        let _tracing = Tracing::begin();
+        let outputs = body(inputs).map_err(|error| {
+            let text = Exception::custom(error.to_string());
+            self.error.replace(Some(error));
+            text
+        })?;
+        self.made.set(self.made.get() + 1);
+        Ok(outputs)
+    }
+}
+
+/// A body on a desk, until dropped.
+struct Laid<'a>(&'a Desk);
+
+impl<'a> Laid<'a> {
+    fn on(desk: &'a Desk, body: NonNull<Body<'static>>) -> Self {
+        desk.error.take();
+        desk.body.set(Some(body));
+        Self(desk)
+    }
+}
+
+impl Drop for Laid<'_> {
+    fn drop(&mut self) {
+        self.0.body.take();
+    }
+}
+
+/// Marks this thread as tracing, until dropped.
+struct Tracing {
+    before: bool,
+}
+
+impl Tracing {
+    fn begin() -> Self {
+        Self { before: TRACING.replace(true) }
+    }
+}
+
+impl Drop for Tracing {
+    fn drop(&mut self) {
+        TRACING.set(self.before);
+    }
+}
+
+/// MLX's compile mode, which is the process's, held for one call; then it is MLX's default again.
+struct Fusing {
+    _turn: std::sync::MutexGuard<'static, ()>,
+}
+
+impl Fusing {
+    fn set(mode: mlx_compile_mode) -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        set_mode(mode);
+        Self { _turn: turn }
+    }
+}
+
+impl Drop for Fusing {
+    fn drop(&mut self) {
+        set_mode(ENABLED);
+    }
+}
+
+fn set_mode(mode: mlx_compile_mode) {
+    // SAFETY: stores a number. It cannot fail: the number is one of the enum's.
+    let status = unsafe { mlx_sys::mlx_set_compile_mode(mode) };
+    debug_assert_eq!(status, 0);
+}
