@@ -9,6 +9,7 @@ use mlx_rs::Array;
 
 use crate::array::to_host;
 use crate::cache::{self, KvCache};
+use crate::composition::Route;
 use crate::error::{EngineError, op};
 use crate::fault;
 use crate::length::Length;
@@ -156,7 +157,7 @@ impl<'m> Decoder<'m> {
     /// throws, [`EngineError::DecoderFailed`] after a failed call.
     pub fn save_caches(&self, file: &Path) -> Result<(), EngineError> {
         self.sound()?;
-        cache::save(file, &self.caches, &self.model.cache_form())
+        cache::save(file, &self.caches, &self.model.cache_form(Route::Stock))
     }
 
     /// Puts saved caches in the place of this decoder's own.
@@ -167,7 +168,7 @@ impl<'m> Decoder<'m> {
     /// cannot be read. The decoder is then as it was.
     pub fn load_caches(&mut self, file: &Path) -> Result<(), EngineError> {
         let empty = self.model.network().new_caches();
-        self.caches = cache::load(file, &empty, &self.model.cache_form())?;
+        self.caches = cache::load(file, &empty, &self.model.cache_form(Route::Stock))?;
         self.length.replace(self.offset());
         self.failed = false;
         Ok(())

@@ -2,8 +2,10 @@
 
 mod adapter;
 pub mod array;
+mod attention;
 pub mod cache;
 mod compiled;
+mod composition;
 pub mod config;
 mod decoder;
 mod denoise;
@@ -23,6 +25,7 @@ mod weights;
 
 pub use adapter::Adapter;
 pub use compiled::{DecodeMode, custom_kernel_allowed, is_tracing};
+pub use composition::{Route, TILE};
 pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 pub use denoise::{DenoiseOptions, DenoiseStep, Denoised, Sampler};
 pub use error::EngineError;

@@ -25,6 +25,7 @@ pub use self::adapt::Fusion;
 use self::dedicated::diffusion_gemma::DiffusionGemma;
 use crate::array::host_dtype;
 use crate::cache::{Form, KvCache};
+use crate::composition::Route;
 use crate::config::{ConfigFile, Dims};
 use crate::denoise::{DenoiseOptions, DenoiseStep, Denoised};
 use crate::error::{EngineError, op};
@@ -230,12 +231,13 @@ impl Model {
     }
 
     /// What caches of this model look like, to keep those of another out.
-    pub(crate) fn cache_form(&self) -> Form<'_> {
+    pub(crate) fn cache_form(&self, route: Route) -> Form<'_> {
         let caches = self.network.new_caches().len();
         Form {
             model: &self.identity,
             dtype: self.dtype,
             kv_shapes: (0..caches).map(|cache| self.network.kv_shape(cache)).collect(),
+            route,
         }
     }
 

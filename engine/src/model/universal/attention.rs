@@ -101,10 +101,9 @@ impl Attention {
             None => queries,
         };
 
-        let (keys, values) = cache.update(&keys, &values)?;
-        let qkv = [&queries, &keys, &values];
+        let rows = cache.update(&keys, &values)?;
         let newest = cache.newest();
-        let mixed = attend(self.kernel, qkv, self.scale, mask, newest, self.fault)?;
+        let mixed = attend(self.kernel, &queries, &rows, self.scale, mask, newest, self.fault)?;
         sink.tap_in(&self.place, "sdpa", &mixed);
 
         let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;
