@@ -68,6 +68,17 @@ impl TapSink {
         self.segments.run((self.layer, name), inputs, |inputs| body(inputs, &mut Self::default()))
     }
 
+    /// [`TapSink::segment`] where `pure` says that it is one; else the part always runs as it stands.
+    pub(crate) fn segment_where<const I: usize, const O: usize>(
+        &mut self,
+        pure: bool,
+        name: &'static str,
+        inputs: [&Array; I],
+        mut body: impl FnMut([&Array; I], &mut Self) -> Result<[Array; O], EngineError>,
+    ) -> Result<[Array; O], EngineError> {
+        if pure { self.segment(name, inputs, body) } else { body(inputs, self) }
+    }
+
     /// Keeps `value` if its name is wanted.
     pub(crate) fn tap(&mut self, name: &str, value: &Array) {
         if self.taps == Taps::Off {

@@ -220,10 +220,7 @@ impl Model {
         if self.network.has_segments() {
             return Ok(());
         }
-        Err(EngineError::NotCompilable {
-            model_type: self.architecture,
-            rung: self.rung.name(),
-        })
+        Err(EngineError::NotCompilable { model_type: self.architecture, rung: self.rung.name() })
     }
 
     pub(crate) fn network(&self) -> &dyn Network {
