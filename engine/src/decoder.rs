@@ -174,14 +174,15 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// [`Decoder::prefill`] that copies nothing out: the logits of the last position, `[1, 1, vocab]`.
+    /// [`Decoder::prefill`] that copies nothing out: the logits of the last position, `[1, 1, vocab]`, not
+    /// evaluated yet.
     pub(crate) fn prompt_logits(&mut self, ids: &[u32]) -> Result<Array, EngineError> {
-        let mut last = None;
-        self.run_prompt(&[ids], |logits| {
-            last = Some(logits.clone());
-            Ok(())
-        })?;
-        last.ok_or(EngineError::EmptyPrompt)
+        let last = self.check_prompt(&[ids])?;
+        self.guarded(|decoder| {
+            decoder.expect(ids.len())?;
+            decoder.chunks(&[ids], last, &mut |_| Ok(()))?;
+            decoder.forward(&[&ids[last..]])
+        })
     }
 
     /// [`Decoder::step_batch`] that copies nothing out: `[rows, 1, vocab]`.
@@ -231,17 +232,22 @@ impl<'m> Decoder<'m> {
         rows: &[&[u32]],
         mut each: impl FnMut(&Array) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
-        if self.prefill_step_size == 0 {
-            return Err(EngineError::ZeroPrefillStep);
-        }
-        self.check(rows)?;
-        let last = rows[0].len() - 1;
+        let last = self.check_prompt(rows)?;
         self.guarded(|decoder| {
             decoder.expect(rows[0].len())?;
             decoder.chunks(rows, last, &mut each)?;
             decoder.call(&part(rows, last, last + 1), &mut each)?;
             Ok(())
         })
+    }
+
+    /// Checks a prompt, and returns how many of its tokens come before the last.
+    fn check_prompt(&self, rows: &[&[u32]]) -> Result<usize, EngineError> {
+        if self.prefill_step_size == 0 {
+            return Err(EngineError::ZeroPrefillStep);
+        }
+        self.check(rows)?;
+        Ok(rows[0].len() - 1)
     }
 
     /// Calls for the first `stop` tokens of the rows, a prefill step at a time.
@@ -284,13 +290,8 @@ impl<'m> Decoder<'m> {
         rows: &[&[u32]],
         each: &mut impl FnMut(&Array) -> Result<(), EngineError>,
     ) -> Result<Array, EngineError> {
-        let ids = ids_of(rows);
-        let network = self.model.network();
-        let before = self.offset();
-        let stale = self.stale(ids.dim(1));
-        let logits = network.forward(&ids, &mut self.caches, &mut self.sink)?;
-        self.warn_past_training(before);
-        self.length.extend(rows);
+        let stale = self.stale(rows[0].len() as i32);
+        let logits = self.forward(rows)?;
         ops::eval(self.caches.iter().flat_map(KvCache::state))?;
         each(&logits)?;
         self.tapped.extend(self.sink.drain()?);
@@ -304,6 +305,16 @@ impl<'m> Decoder<'m> {
     fn stale(&mut self, count: i32) -> Option<Vec<KvCache>> {
         let just_trimmed = std::mem::take(&mut self.just_trimmed);
         just_trimmed.then(|| fault::stale(self.model.fault(), &self.caches, count)).flatten()
+    }
+
+    /// Builds the graph of logits `[rows, n, vocab]` and of the caches, and evaluates neither.
+    fn forward(&mut self, rows: &[&[u32]]) -> Result<Array, EngineError> {
+        let ids = ids_of(rows);
+        let before = self.offset();
+        let logits = self.model.network().forward(&ids, &mut self.caches, &mut self.sink)?;
+        self.warn_past_training(before);
+        self.length.extend(rows);
+        Ok(logits)
     }
 
     fn warn_past_training(&self, before: usize) {
