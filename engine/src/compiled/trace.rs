@@ -175,3 +175,53 @@ fn set_mode(mode: mlx_compile_mode) {
     let status = unsafe { mlx_sys::mlx_set_compile_mode(mode) };
     debug_assert_eq!(status, 0);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops;
+
+    fn call(trace: &mut Trace, input: i32, body: &mut Body<'_>) -> Result<Array, EngineError> {
+        let outputs = trace.call(DecodeMode::Compiled, &[Array::from_int(input)], body)?;
+        Ok(outputs[0].clone())
+    }
+
+    #[test]
+    fn a_custom_kernel_in_a_trace_is_refused() {
+        let mut trace = Trace::new();
+        let launch = &mut |inputs: &[Array]| {
+            custom_kernel_allowed("fused-swiglu")?;
+            Ok(vec![inputs[0].clone()])
+        };
+        match call(&mut trace, 1, launch) {
+            Err(EngineError::KernelInTrace { kernel }) => assert_eq!(kernel, "fused-swiglu"),
+            other => panic!("{other:?}"),
+        }
+        assert!(!is_tracing());
+        custom_kernel_allowed("fused-swiglu").expect("outside of a trace");
+    }
+
+    #[test]
+    fn a_failed_trace_is_made_again() {
+        let mut trace = Trace::new();
+        let broken = &mut |_: &[Array]| Err(ops::refused("test", "this", "that"));
+        assert!(matches!(call(&mut trace, 1, broken), Err(EngineError::Op { op: "test", .. })));
+        assert_eq!(trace.made(), 0);
+        let sound = &mut |inputs: &[Array]| Ok(vec![ops::add(&inputs[0], &inputs[0])?]);
+        for input in [3, 4] {
+            let sum = call(&mut trace, input, sound).expect("a sum");
+            assert_eq!(crate::array::read::<i32>("sum", &sum).expect("i32"), [2 * input]);
+        }
+        assert_eq!(trace.made(), 1, "one trace for all values of one shape");
+    }
+
+    #[test]
+    fn what_a_trace_computes_cannot_be_read_while_it_is_made() {
+        let mut trace = Trace::new();
+        let nosy = &mut |inputs: &[Array]| {
+            ops::eval([&inputs[0]])?;
+            Ok(vec![inputs[0].clone()])
+        };
+        assert!(matches!(call(&mut trace, 1, nosy), Err(EngineError::Op { op: "eval", .. })));
+    }
+}

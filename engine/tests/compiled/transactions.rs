@@ -1,0 +1,113 @@
+//! A compiled step that fails at any point leaves the caches as they were, and an eager one behind it is
+//! the one clean step.
+
+use std::collections::BTreeSet;
+
+use mlx_parity_engine::{DecodeMode, Decoder, EngineError, Model};
+use mlx_parity_tensor::{Dtype, HostTensor};
+use rstest::rstest;
+
+use crate::common::on_mlx_thread;
+use crate::models::{folder, segmented, state};
+
+const NEXT: u32 = 7;
+
+/// A decoder behind a prompt and `steps` compiled steps.
+fn behind(model: &Model, prompt: usize, steps: usize) -> Decoder<'_> {
+    let ids: Vec<u32> = (0..prompt + steps).map(|i| (i as u32 * 37 + 11) % 200).collect();
+    let mut decoder = Decoder::new(model, 24);
+    decoder.set_mode(DecodeMode::Compiled).expect("segments, and a compiler");
+    decoder.prefill(&ids[..prompt]).expect("a prefill");
+    for &id in &ids[prompt..] {
+        decoder.step(id).expect("a step");
+    }
+    decoder
+}
+
+/// Lets the next step fail at every point it has; the points' names.
+fn fail_everywhere(model: &Model, prompt: usize, steps: usize) -> Vec<String> {
+    let mut clean = behind(model, prompt, steps);
+    let before = state(&clean);
+    clean.set_mode(DecodeMode::Eager).expect("eager is always there");
+    let want = clean.step(NEXT).expect("the clean step");
+    let after = state(&clean);
+    let mut points = Vec::new();
+    loop {
+        let mut decoder = behind(model, prompt, steps);
+        decoder.fail_next_step(points.len()).expect("a debug build");
+        match decoder.step(NEXT) {
+            Err(EngineError::Injected { point }) => points.push(point),
+            Ok(found) => {
+                check(&decoder, &found, &want, &after, "the step without a failure");
+                return points;
+            }
+            Err(other) => panic!("{other}"),
+        }
+        let point = points.last().expect("just pushed").clone();
+        assert!(state(&decoder) == before, "{point}: the caches changed");
+        assert_eq!(decoder.offset(), prompt + steps, "{point}");
+        // The same step again, compiled or eager, as if the failure had not been.
+        let retry = if points.len() % 2 == 0 { DecodeMode::Compiled } else { DecodeMode::Eager };
+        decoder.set_mode(retry).expect("a mode");
+        let found = decoder.step(NEXT).expect("the step again");
+        check(&decoder, &found, &want, &after, &point);
+        decoder.set_mode(DecodeMode::Eager).expect("a mode");
+        let found = decoder.step(NEXT + 1).expect("one more");
+        let mut clean = behind(model, prompt, steps);
+        clean.step(NEXT).expect("the clean step");
+        assert!(found == clean.step(NEXT + 1).expect("one more"), "{point}: later steps differ");
+    }
+}
+
+fn check(decoder: &Decoder, found: &HostTensor, want: &HostTensor, after: &[u8], what: &str) {
+    assert!(found == want, "{what}: the logits differ");
+    assert!(state(decoder) == after, "{what}: the caches differ");
+}
+
+/// Full and sliding layers, shared keys and values, recurrent layers, blocks side by side, experts;
+/// longrope, whose first segments run eagerly between compiled ones.
+#[rstest]
+#[case::plain("llama-tied", 5)]
+#[case::dedicated("qwen3", 5)]
+#[case::wrapped("gemma3_text", 40)]
+#[case::shared("gemma4_text", 40)]
+#[case::recurrent("qwen3_5", 5)]
+#[case::parallel("cohere2", 40)]
+#[case::experts("qwen3_moe", 5)]
+#[case::eager_layers("llama-dynamic", 5)]
+#[case::growth("llama-tied", 256)]
+fn a_failed_step_and_another_are_one_clean_step(#[case] name: &'static str, #[case] prompt: usize) {
+    on_mlx_thread(move || {
+        let model = segmented(&folder(name, Dtype::F32));
+        // The first step makes its traces, the third one has them.
+        let first = fail_everywhere(&model, prompt, 0);
+        let third = fail_everywhere(&model, prompt, 2);
+        let named: BTreeSet<&str> = first.iter().map(String::as_str).collect();
+        for layer in 0..model.num_layers() {
+            let own = format!("layers.{layer}.");
+            let has =
+                |kind: &str| named.iter().any(|point| point.contains(kind) && point.contains(&own));
+            assert!(has("segment ") && has("trace "), "{name}: {own} in {first:?}");
+        }
+        for point in ["segment head", "trace head", "evaluation", "adoption"] {
+            assert!(named.contains(point), "{name}: {point} in {first:?}");
+        }
+        let updates = |points: &[String]| points.iter().filter(|p| p.contains("update")).count();
+        assert!(updates(&first) >= 2 && updates(&first) == updates(&third));
+        assert!(third.iter().all(|point| !point.starts_with("trace") && point != "evaluation"));
+    });
+}
+
+#[test]
+fn a_failed_look_ahead_is_no_step_either() {
+    on_mlx_thread(|| {
+        let model = segmented(&folder("llama-tied", Dtype::F32));
+        let mut decoder = behind(&model, 5, 3);
+        let before = state(&decoder);
+        for _ in 0..3 {
+            decoder.fail_next_step(2).expect("a debug build");
+            assert!(matches!(decoder.step(NEXT), Err(EngineError::Injected { .. })));
+            assert!(state(&decoder) == before);
+        }
+    });
+}
