@@ -9,7 +9,7 @@ use mlx_rs::Array;
 
 use crate::array::to_host;
 use crate::cache::{self, KvCache};
-use crate::composition::Route;
+use crate::composition::{Composition, Plan};
 use crate::error::{EngineError, op};
 use crate::fault;
 use crate::length::Length;
@@ -23,6 +23,7 @@ pub const DEFAULT_PREFILL_STEP_SIZE: usize = 2048;
 /// A model and the caches of one sequence, or of several of equal length side by side.
 pub struct Decoder<'m> {
     model: &'m Model,
+    plan: Plan,
     caches: Vec<KvCache>,
     prefill_step_size: usize,
     steps: usize,
@@ -39,9 +40,28 @@ pub struct Decoder<'m> {
 impl<'m> Decoder<'m> {
     /// A decoder at the start of a sequence.
     pub fn new(model: &'m Model, prefill_step_size: usize) -> Self {
+        Self::start(model, prefill_step_size, Plan::l1(), model.network().new_caches())
+    }
+
+    /// A decoder at the start of a sequence that computes with a composition.
+    ///
+    /// # Errors
+    /// [`EngineError::Composition`] where the model cannot carry it.
+    pub fn with(
+        model: &'m Model,
+        prefill_step_size: usize,
+        composition: &Composition,
+    ) -> Result<Self, EngineError> {
+        let plan = Plan::new(model, composition)?;
+        let caches = plan.new_caches(model)?;
+        Ok(Self::start(model, prefill_step_size, plan, caches))
+    }
+
+    fn start(model: &'m Model, prefill_step_size: usize, plan: Plan, caches: Vec<KvCache>) -> Self {
         Self {
             model,
-            caches: model.network().new_caches(),
+            plan,
+            caches,
             prefill_step_size,
             steps: 0,
             sink: TapSink::default(),
@@ -56,6 +76,16 @@ impl<'m> Decoder<'m> {
     /// Tokens seen so far.
     pub fn offset(&self) -> usize {
         self.caches.first().map_or(0, |cache| cache.offset() as usize)
+    }
+
+    /// What it computes with.
+    pub fn composition(&self) -> &Composition {
+        self.plan.composition()
+    }
+
+    /// Bytes of all caches.
+    pub fn cache_bytes(&self) -> usize {
+        self.caches.iter().map(KvCache::bytes).sum()
     }
 
     /// Tokens of a prompt that one call takes.
@@ -157,18 +187,18 @@ impl<'m> Decoder<'m> {
     /// throws, [`EngineError::DecoderFailed`] after a failed call.
     pub fn save_caches(&self, file: &Path) -> Result<(), EngineError> {
         self.sound()?;
-        cache::save(file, &self.caches, &self.model.cache_form(Route::Stock))
+        cache::save(file, &self.caches, &self.model.cache_form(&self.plan))
     }
 
     /// Puts saved caches in the place of this decoder's own.
     ///
     /// # Errors
-    /// [`EngineError::SavedCaches`] where they are another model's, or of another shape, dtype or
+    /// [`EngineError::SavedCaches`] where they are another model's or composition's, or of another shape, dtype or
     /// window than this model's, or the file contradicts itself; [`EngineError::Safetensors`] where it
     /// cannot be read. The decoder is then as it was.
     pub fn load_caches(&mut self, file: &Path) -> Result<(), EngineError> {
-        let empty = self.model.network().new_caches();
-        self.caches = cache::load(file, &empty, &self.model.cache_form(Route::Stock))?;
+        let empty = self.plan.new_caches(self.model)?;
+        self.caches = cache::load(file, &empty, &self.model.cache_form(&self.plan))?;
         self.length.replace(self.offset());
         self.failed = false;
         Ok(())
@@ -220,8 +250,7 @@ impl<'m> Decoder<'m> {
         self.guarded(|decoder| {
             let before = decoder.offset();
             let ids = ops::reshape(id, &[1, 1])?;
-            let network = decoder.model.network();
-            let logits = network.forward(&ids, &mut decoder.caches, &mut decoder.sink)?;
+            let logits = decoder.compute(&ids)?;
             decoder.warn_past_training(before);
             Ok(logits)
         })
@@ -274,7 +303,7 @@ impl<'m> Decoder<'m> {
         let length = self.offset() + count;
         let again = self.length.plan(length)?;
         if again.is_some() {
-            self.caches = self.model.network().new_caches();
+            self.caches = self.plan.new_caches(self.model)?;
         }
         for cache in &mut self.caches {
             cache.expect(length as i32)?;
@@ -311,9 +340,17 @@ impl<'m> Decoder<'m> {
     fn forward(&mut self, rows: &[&[u32]]) -> Result<Array, EngineError> {
         let ids = ids_of(rows);
         let before = self.offset();
-        let logits = self.model.network().forward(&ids, &mut self.caches, &mut self.sink)?;
+        let logits = self.compute(&ids)?;
         self.warn_past_training(before);
         self.length.extend(rows);
+        Ok(logits)
+    }
+
+    /// The network's graph for ids `[rows, n]`, and that of the conversion behind it.
+    fn compute(&mut self, ids: &Array) -> Result<Array, EngineError> {
+        self.model.set_lora(self.plan.lora());
+        let logits = self.model.network().forward(ids, &mut self.caches, &mut self.sink)?;
+        self.plan.convert(&mut self.caches)?;
         Ok(logits)
     }
 

@@ -25,7 +25,7 @@ mod weights;
 
 pub use adapter::Adapter;
 pub use compiled::{DecodeMode, custom_kernel_allowed, is_tracing};
-pub use composition::{Route, TILE};
+pub use composition::{Composition, Convert, KvBits, Lora, Route, TILE};
 pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 pub use denoise::{DenoiseOptions, DenoiseStep, Denoised, Sampler};
 pub use error::EngineError;

@@ -13,7 +13,7 @@ mod saved;
 
 pub(crate) use buffers::Buffers;
 pub use buffers::Part;
-pub use mask::causal_mask;
+pub use mask::{DeadRows, MaskRule, added, causal_mask};
 pub use plain::PlainCache;
 pub use quantized::QuantizedCache;
 pub use recurrent::{RecurrentCache, RecurrentForm, RecurrentState};
@@ -24,11 +24,12 @@ pub(crate) use saved::{Form, load, save};
 
 use mlx_rs::Array;
 
+use crate::composition::Route;
 use crate::error::EngineError;
 use crate::fault;
 use crate::nn::Position;
-use crate::ops::Mask;
 use crate::ops::packed::Packed;
+use crate::ops::{Affine, Mask};
 
 /// Positions a buffer grows by at a time.
 pub(crate) const STEP: i32 = 256;
@@ -126,6 +127,30 @@ impl KvCache {
         Ok(Rows::Plain { keys, values })
     }
 
+    /// Whether it keeps keys and values, plain or packed.
+    pub fn keeps_rows(&self) -> bool {
+        !matches!(self, Self::Recurrent(_))
+    }
+
+    /// Packs a plain cache's rows, and has it pack what comes; any other stays as it is
+    /// (`quantize_cache_layer` of mlx-optiq's `runtime/kv/rotating.py`).
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws, as for a width that the group size does not divide.
+    pub(crate) fn pack(&mut self, packing: Affine, route: Route) -> Result<(), EngineError> {
+        match self {
+            Self::Plain(cache) => {
+                *self = Self::Quantized(QuantizedCache::of(cache, packing, route)?);
+            }
+            Self::Rotating(cache) => {
+                let packed = RotatingQuantizedCache::of(cache, packing, route)?;
+                *self = Self::RotatingQuantized(packed);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// The cache of a recurrent layer.
     ///
     /// # Errors
@@ -167,6 +192,11 @@ impl KvCache {
     /// The arrays, for evaluation between prefill chunks.
     pub fn state(&self) -> impl Iterator<Item = &Array> {
         self.arrays().into_iter().map(|(_, array)| array)
+    }
+
+    /// Bytes of the arrays.
+    pub fn bytes(&self) -> usize {
+        self.state().map(Array::nbytes).sum()
     }
 
     /// Sequences side by side in the arrays; none before the first update.

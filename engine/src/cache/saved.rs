@@ -2,7 +2,7 @@
 //!
 //! Tensors `layers.{i}.keys` and `layers.{i}.values`, whole buffers as `save_prompt_cache` of
 //! `mlx_lm/models/cache.py` keeps them (packed ones as `.words`, `.scales` and `.biases` of either), or
-//! `layers.{i}.conv` and `layers.{i}.memory`; metadata `format`, `model` and `layers.{i}`, a layer's
+//! `layers.{i}.conv` and `layers.{i}.memory`; metadata `format`, `model`, `composition` and `layers.{i}`, a layer's
 //! kind and counters in JSON. A cache that never saw a position has no tensors.
 
 mod layer;
@@ -18,10 +18,10 @@ use mlx_rs::Array;
 use self::layer::{Layer, Wanted};
 use super::KvCache;
 use crate::array::{from_view, to_host};
-use crate::composition::Route;
+use crate::composition::Plan;
 use crate::error::EngineError;
 
-const FORMAT: &str = "mlx-parity caches 1";
+const FORMAT: &str = "mlx-parity caches 2";
 
 /// Stands for any extent in a wanted shape.
 const POSITIONS: i32 = -1;
@@ -33,8 +33,8 @@ pub(crate) struct Form<'a> {
     pub(crate) dtype: Dtype,
     /// Heads and head width of each cache's keys; unused where a cache keeps something else.
     pub(crate) kv_shapes: Vec<[usize; 2]>,
-    /// How attention reads packed rows.
-    pub(crate) route: Route,
+    /// Of the decoder.
+    pub(crate) plan: &'a Plan,
 }
 
 /// Writes the caches.
@@ -42,6 +42,7 @@ pub(crate) fn save(path: &Path, caches: &[KvCache], form: &Form) -> Result<(), E
     let mut metadata = BTreeMap::from([
         ("format".to_owned(), FORMAT.to_owned()),
         ("model".to_owned(), form.model.to_owned()),
+        ("composition".to_owned(), form.plan.text().to_owned()),
     ]);
     let mut tensors: Vec<(String, HostTensor)> = Vec::new();
     for (i, cache) in caches.iter().enumerate() {
@@ -64,7 +65,8 @@ pub(crate) fn load(
     let saved = Saved { path, file: SafetensorsFile::open(path)? };
     saved.same("format", saved.about("format")?, FORMAT)?;
     saved.same("the model", saved.about("model")?, form.model)?;
-    let layers = saved.file.metadata().len() - 2;
+    saved.same("the composition", saved.about("composition")?, form.plan.text())?;
+    let layers = saved.file.metadata().len() - 3;
     saved.same("the number of layers", layers, empty.len())?;
     let caches: Vec<KvCache> = empty
         .iter()
@@ -93,18 +95,21 @@ impl Saved<'_> {
         let text = self.about(&name)?;
         let layer: Layer = serde_json::from_str(text)
             .map_err(|error| self.unfit(&name, text, format!("a kind and counters ({error})")))?;
-        self.same(format!("{name}, empty,"), Shown(layer.fresh()), Shown(Layer::of(empty)))?;
+        let (found, own) = (layer.fresh(), Layer::of(empty));
+        if Some(found) != own.packed(form.plan.composition().bits(i)) {
+            self.same(format!("{name}, empty,"), Shown(found), Shown(own))?;
+        }
         let wanted = layer.wanted(form, i);
         let first = wanted.first().map(|wanted| format!("{name}.{}", wanted.name));
         if layer.offset() == 0 && first.is_some_and(|first| !self.file.contains(&first)) {
-            return Ok(layer.fresh().cache(Vec::new(), form.route));
+            return Ok(layer.fresh().cache(Vec::new(), form.plan.route()));
         }
         let arrays = self.arrays(&name, &wanted)?;
         if !layer.fits(&arrays[0]) {
             let wanted = format!("counters that arrays of {:?} can have", arrays[0].shape());
             return Err(self.unfit(&name, text, wanted));
         }
-        Ok(layer.cache(arrays, form.route))
+        Ok(layer.cache(arrays, form.plan.route()))
     }
 
     /// The tensors of a layer, of one batch and, where they hold positions, as many of them.

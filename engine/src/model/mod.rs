@@ -25,7 +25,7 @@ pub use self::adapt::Fusion;
 use self::dedicated::diffusion_gemma::DiffusionGemma;
 use crate::array::host_dtype;
 use crate::cache::{Form, KvCache};
-use crate::composition::Route;
+use crate::composition::{Lora, Plan};
 use crate::config::{ConfigFile, Dims};
 use crate::denoise::{DenoiseOptions, DenoiseStep, Denoised};
 use crate::error::{EngineError, op};
@@ -59,6 +59,11 @@ pub(crate) trait Network {
     /// ([`TapSink::segment`]).
     fn has_segments(&self) -> bool {
         false
+    }
+
+    /// Whether attention reads packed keys and values.
+    fn reads_packed(&self) -> bool {
+        true
     }
 
     /// Heads and head width of a cache's keys.
@@ -223,18 +228,23 @@ impl Model {
         Err(EngineError::NotCompilable { model_type: self.architecture, rung: self.rung.name() })
     }
 
+    /// What becomes of an adapter's residual in the calls that follow.
+    pub(crate) fn set_lora(&self, lora: Lora) {
+        self.adapted.set_lora(lora);
+    }
+
     pub(crate) fn network(&self) -> &dyn Network {
         self.network.as_ref()
     }
 
     /// What caches of this model look like, to keep those of another out.
-    pub(crate) fn cache_form(&self, route: Route) -> Form<'_> {
+    pub(crate) fn cache_form<'a>(&'a self, plan: &'a Plan) -> Form<'a> {
         let caches = self.network.new_caches().len();
         Form {
             model: &self.identity,
             dtype: self.dtype,
             kv_shapes: (0..caches).map(|cache| self.network.kv_shape(cache)).collect(),
-            route,
+            plan,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::cache::{
     Buffers, KvCache, PlainCache, QuantizedCache, RecurrentCache, RecurrentForm, RecurrentState,
     RotatingCache, RotatingQuantizedCache,
 };
-use crate::composition::Route;
+use crate::composition::{KvBits, Route};
 use crate::ops::Affine;
 use crate::ops::packed::{Mode, Packed};
 
@@ -104,6 +104,18 @@ impl Layer {
                 Self::RotatingQuantized(RotatingQuantized { counters, packing })
             }
             Self::Recurrent(recurrent) => Self::Recurrent(Recurrent { offset: 0, ..recurrent }),
+        }
+    }
+
+    /// What a plain layer becomes when it is packed.
+    pub(super) fn packed(self, bits: Option<KvBits>) -> Option<Self> {
+        let packing = Affine::from(bits?).into();
+        match self {
+            Self::Plain(offset) => Some(Self::Quantized(Quantized { offset, packing })),
+            Self::Rotating(counters) => {
+                Some(Self::RotatingQuantized(RotatingQuantized { counters, packing }))
+            }
+            _ => None,
         }
     }
 

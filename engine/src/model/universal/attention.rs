@@ -1,6 +1,6 @@
 //! Grouped-query attention on a cache.
 
-use mlx_rs::Array;
+use mlx_rs::{Array, Dtype};
 
 use super::kernel::attend;
 use super::norm::HeadNorm;
@@ -78,6 +78,11 @@ impl Attention {
             place,
             fault,
         })
+    }
+
+    /// Whether it reads packed keys and values beside queries of a dtype.
+    pub(super) fn reads_packed(&self, dtype: Dtype) -> bool {
+        self.kernel.takes_packed(dtype)
     }
 
     /// The longest sequence that is rotated as short ones are ([`Rope::length_limit`]).
