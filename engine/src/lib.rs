@@ -36,6 +36,6 @@ pub use model::{
     Fusion, GENERATED_BY, GeneratedFile, LoadOptions, Model, Rung, Specialization, check_config,
     config_keys, generate_networks, rungs, supported_model_types,
 };
-pub use runtime::{RuntimeInfo, runtime_info};
+pub use runtime::{RuntimeInfo, active_memory, runtime_info};
 pub use taps::Taps;
 pub use tokenizer::Tokenizer;

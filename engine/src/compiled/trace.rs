@@ -181,6 +181,9 @@ mod tests {
     use super::*;
     use crate::ops;
 
+    /// MLX is not thread-safe, and libtest runs tests side by side.
+    static TURN: Mutex<()> = Mutex::new(());
+
     fn call(trace: &mut Trace, input: i32, body: &mut Body<'_>) -> Result<Array, EngineError> {
         let outputs = trace.call(DecodeMode::Compiled, &[Array::from_int(input)], body)?;
         Ok(outputs[0].clone())
@@ -188,6 +191,7 @@ mod tests {
 
     #[test]
     fn a_custom_kernel_in_a_trace_is_refused() {
+        let _turn = TURN.lock();
         let mut trace = Trace::new();
         let launch = &mut |inputs: &[Array]| {
             custom_kernel_allowed("fused-swiglu")?;
@@ -203,6 +207,7 @@ mod tests {
 
     #[test]
     fn a_failed_trace_is_made_again() {
+        let _turn = TURN.lock();
         let mut trace = Trace::new();
         let broken = &mut |_: &[Array]| Err(ops::refused("test", "this", "that"));
         assert!(matches!(call(&mut trace, 1, broken), Err(EngineError::Op { op: "test", .. })));
@@ -217,6 +222,7 @@ mod tests {
 
     #[test]
     fn what_a_trace_computes_cannot_be_read_while_it_is_made() {
+        let _turn = TURN.lock();
         let mut trace = Trace::new();
         let nosy = &mut |inputs: &[Array]| {
             ops::eval([&inputs[0]])?;

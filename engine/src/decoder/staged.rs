@@ -87,10 +87,12 @@ impl Decoder<'_> {
         let armed = fault::Armed::new(self.failing.take());
         let mut caches = self.caches.clone();
         let before = self.traces();
+        self.model.set_lora(self.plan.lora());
         self.sink.segments.switch(true);
         let logits = self.model.network().forward(ids, &mut caches, &mut self.sink);
         self.sink.segments.switch(false);
         let logits = logits?;
+        self.plan.convert(&mut caches)?;
         if self.traces() > before {
             fault::point(|| "evaluation".to_owned())?;
             ops::eval(caches.iter().flat_map(KvCache::state).chain([&logits]))

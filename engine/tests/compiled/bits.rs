@@ -1,6 +1,8 @@
 //! The eager step's bits.
 
-use mlx_parity_engine::{DecodeMode, Decoder, EngineError, LoadOptions, Model, Taps};
+use mlx_parity_engine::{
+    Composition, Convert, DecodeMode, Decoder, EngineError, KvBits, LoadOptions, Model, Taps,
+};
 use mlx_parity_tensor::Dtype;
 use rstest::rstest;
 
@@ -11,12 +13,16 @@ fn id(i: usize, vocab: usize) -> u32 {
     ((i * 37 + 11) % vocab) as u32
 }
 
-/// Prefills and decodes in both modes side by side; the number of traces made.
 fn compare(model: &Model, prompt: usize, steps: usize) -> usize {
+    compare_with(model, &Composition::l1(), prompt, steps)
+}
+
+/// Prefills and decodes in both modes side by side; the number of traces made.
+fn compare_with(model: &Model, composition: &Composition, prompt: usize, steps: usize) -> usize {
     let vocab = model.vocab_size();
     let ids: Vec<u32> = (0..prompt).map(|i| id(i, vocab)).collect();
-    let mut eager = Decoder::new(model, 24);
-    let mut compiled = Decoder::new(model, 24);
+    let decoder = || Decoder::with(model, 24, composition).expect("a fitting composition");
+    let (mut eager, mut compiled) = (decoder(), decoder());
     compiled.set_mode(DecodeMode::Compiled).expect("segments, and a compiler");
     let want = eager.prefill(&ids).expect("a prefill");
     assert_eq!(compiled.prefill(&ids).expect("a prefill"), want);
@@ -59,6 +65,23 @@ fn trained_models_have_the_bits_of_their_eager_steps(
         let dir = goldens().join("models").join(name);
         let model = Model::load(&dir, &LoadOptions::default()).expect("a model of the repository");
         compare(&model, 200, 80);
+    });
+}
+
+/// Packed from the start, and plain ones that are packed behind the third compiled step, before a window
+/// of 16 wraps and after it.
+#[rstest]
+fn packed_caches_have_the_bits_of_the_eager_steps(
+    #[values("qwen3", "gemma3_text", "llama-window")] name: &'static str,
+    #[values(4, 8)] bits: i32,
+    #[values(Convert::Empty, Convert::FromStep(12))] convert: Convert,
+) {
+    on_mlx_thread(move || {
+        let model = segmented(&folder(name, Dtype::F32));
+        let kv = KvBits { bits, group: 32 };
+        let composition = Composition { convert, ..Composition::uniform(&model, kv) };
+        let traces = compare_with(&model, &composition, 9, 40);
+        assert_eq!(traces, 2 * model.num_layers() + 1);
     });
 }
 
