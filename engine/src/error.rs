@@ -195,6 +195,21 @@ pub enum EngineError {
         /// Whether it is a recurrent layer, rather than a window that has wrapped.
         recurrent: bool,
     },
+    /// Extents of a mask that no cache can have.
+    #[error(
+        "a mask's {what} is {found}, wanted at least {least}{}",
+        if *most == i32::MAX { String::new() } else { format!(" and at most {most}") }
+    )]
+    MaskRule {
+        /// The extent.
+        what: &'static str,
+        /// What it is.
+        found: i32,
+        /// The least it may be.
+        least: i32,
+        /// The most it may be.
+        most: i32,
+    },
     /// A layer's cache of another kind, or with other extents, than the layer's own.
     #[error("the cache of a layer holds {found}, wanted {wanted}")]
     CacheForm {

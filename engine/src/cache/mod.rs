@@ -13,7 +13,7 @@ mod saved;
 
 pub(crate) use buffers::Buffers;
 pub use buffers::Part;
-pub use mask::causal_mask;
+pub use mask::{DeadRows, MaskRule, added, causal_mask};
 pub use plain::PlainCache;
 pub use quantized::QuantizedCache;
 pub use recurrent::{RecurrentCache, RecurrentForm, RecurrentState};

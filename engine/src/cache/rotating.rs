@@ -7,7 +7,7 @@ use mlx_rs::Array;
 use serde::{Deserialize, Serialize};
 
 use super::buffers::range;
-use super::{Buffers, Part, STEP, causal_mask};
+use super::{Buffers, MaskRule, Part, STEP};
 use crate::error::EngineError;
 use crate::ops::Mask;
 
@@ -190,32 +190,29 @@ impl<T: Part> RotatingCache<T> {
     }
 
     /// `make_mask`: for several positions an array once the window cuts, else MLX's causal mask; for
-    /// a single one nothing, unless a window shorter than the cache asks for a rotated array.
+    /// a single one nothing, unless a window shorter than the cache asks for a rotated array. Kept
+    /// positions stay in sight; the reference hides them from several positions at once.
     ///
     /// # Errors
-    /// [`EngineError::Op`] where MLX throws.
+    /// [`EngineError::MaskRule`] for a window of nothing, or one that is kept whole.
     pub fn mask(&self, count: i32, window: Option<i32>) -> Result<Mask, EngineError> {
         if count == 1 {
-            return Ok(self.single_mask(window));
+            return self.single_mask(window);
         }
         let window = window.unwrap_or(self.max_size);
-        let offset = self.offset.min(self.max_size - 1);
-        if offset + count <= window {
-            return Ok(Mask::Causal);
-        }
-        Ok(Mask::Allowed(causal_mask(count, offset, Some(window))?))
+        let keys = self.offset.min(self.max_size - 1) + count;
+        let rule = MaskRule::causal(count, keys)?.within_window(window, self.keep)?;
+        Ok(if keys <= window { Mask::Causal } else { Mask::Allowed(rule.allowed()) })
     }
 
-    fn single_mask(&self, window: Option<i32>) -> Mask {
-        let Some(window) = window else { return Mask::Full };
+    fn single_mask(&self, window: Option<i32>) -> Result<Mask, EngineError> {
+        let Some(window) = window else { return Ok(Mask::Full) };
         if self.offset < window || self.max_size <= window {
-            return Mask::Full;
+            return Ok(Mask::Full);
         }
-        // The reference rolls `arange(rows) >= rows - window` to where the newest row will lie.
-        let index = if self.index >= self.max_size { 0 } else { self.index };
+        let newest = if self.index >= self.max_size { self.keep } else { self.index };
         let rows = (self.offset + 1).min(self.max_size);
-        let allowed: Vec<bool> =
-            (0..rows).map(|row| (row - index - 1).rem_euclid(rows) >= rows - window).collect();
-        Mask::Allowed(Array::from_slice(&allowed, &[rows]))
+        let rule = MaskRule::causal(1, rows)?.within_window(window, self.keep)?;
+        Ok(Mask::Allowed(rule.rotated(newest)))
     }
 }
