@@ -1,5 +1,7 @@
 //! Teacher-forced decoding with mlx-lm's split of the prompt.
 
+mod staged;
+
 use std::path::Path;
 
 use mlx_parity_tensor::HostTensor;
@@ -31,6 +33,8 @@ pub struct Decoder<'m> {
     length: Length,
     /// The next call is the first after a trim.
     just_trimmed: bool,
+    /// The point at which the next compiled step fails.
+    failing: Option<usize>,
 }
 
 impl<'m> Decoder<'m> {
@@ -65,6 +69,7 @@ impl<'m> Decoder<'m> {
             failed: false,
             length: Length::new(model.network().length_limit()),
             just_trimmed: false,
+            failing: None,
         }
     }
 
@@ -218,6 +223,9 @@ impl<'m> Decoder<'m> {
         if let Some(fault) = self.model.fault() {
             fault.strike(self.steps);
         }
+        if self.is_staged() {
+            return self.staged_step(&rows);
+        }
         self.guarded(|decoder| {
             decoder.expect(1)?;
             decoder.call(&rows, &mut |_| Ok(()))
@@ -233,6 +241,12 @@ impl<'m> Decoder<'m> {
     /// The logits `[1, 1, vocab]` behind one more token, whose id, u32 `[1]`, may still be on its way.
     /// Nothing is evaluated: that of the logits brings the caches along.
     pub(crate) fn next_logits(&mut self, id: &Array) -> Result<Array, EngineError> {
+        if self.is_staged() {
+            let before = self.offset();
+            let logits = self.staged(&ops::reshape(id, &[1, 1])?)?;
+            self.warn_past_training(before);
+            return Ok(logits);
+        }
         self.guarded(|decoder| {
             let before = decoder.offset();
             let ids = ops::reshape(id, &[1, 1])?;
@@ -305,12 +319,7 @@ impl<'m> Decoder<'m> {
         rows: &[&[u32]],
         each: &mut impl FnMut(&Array) -> Result<(), EngineError>,
     ) -> Result<Array, EngineError> {
-        let count = rows[0].len() as i32;
-        let stale = if std::mem::take(&mut self.just_trimmed) {
-            fault::stale(self.model.fault(), &self.caches, count)
-        } else {
-            None
-        };
+        let stale = self.stale(rows[0].len() as i32);
         let logits = self.forward(rows)?;
         ops::eval(self.caches.iter().flat_map(KvCache::state))?;
         each(&logits)?;
@@ -321,11 +330,15 @@ impl<'m> Decoder<'m> {
         Ok(logits)
     }
 
+    /// The caches that a call of `count` tokens leaves behind under a fault.
+    fn stale(&mut self, count: i32) -> Option<Vec<KvCache>> {
+        let just_trimmed = std::mem::take(&mut self.just_trimmed);
+        just_trimmed.then(|| fault::stale(self.model.fault(), &self.caches, count)).flatten()
+    }
+
     /// Builds the graph of logits `[rows, n, vocab]` and of the caches, and evaluates neither.
     fn forward(&mut self, rows: &[&[u32]]) -> Result<Array, EngineError> {
-        // The reference makes its ids from Python integers: i32.
-        let ids: Vec<i32> = rows.iter().copied().flatten().map(|&id| id as i32).collect();
-        let ids = Array::from_slice(&ids, &[rows.len() as i32, rows[0].len() as i32]);
+        let ids = ids_of(rows);
         let before = self.offset();
         let logits = self.compute(&ids)?;
         self.warn_past_training(before);
@@ -394,6 +407,12 @@ impl<'m> Decoder<'m> {
             None => Ok(()),
         }
     }
+}
+
+/// The ids of rows of one length, `[rows, n]`; the reference makes them from Python integers: i32.
+fn ids_of(rows: &[&[u32]]) -> Array {
+    let ids: Vec<i32> = rows.iter().copied().flatten().map(|&id| id as i32).collect();
+    Array::from_slice(&ids, &[rows.len() as i32, (ids.len() / rows.len()) as i32])
 }
 
 /// The same tokens of every row.

@@ -6,6 +6,7 @@ use mlx_rs::Array;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
+use crate::fault;
 
 /// The extents of a recurrent layer's two arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,8 +88,9 @@ impl RecurrentCache {
                 wanted: format!("{wanted:?}"),
             });
         }
+        fault::point(|| "before a cache update".to_owned())?;
         self.state = Some(state);
         self.seen += count;
-        Ok(())
+        fault::point(|| "behind a cache update".to_owned())
     }
 }
