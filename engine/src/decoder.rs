@@ -8,7 +8,7 @@ use mlx_parity_tensor::HostTensor;
 use mlx_rs::Array;
 
 use crate::array::to_host;
-use crate::cache::{self, KvCache};
+use crate::cache::{self, KvCache, RotatingCache};
 use crate::composition::{Composition, Plan};
 use crate::error::{EngineError, op};
 use crate::fault;
@@ -19,6 +19,9 @@ use crate::taps::{TapSink, Taps};
 
 /// The chunk length that `generate_step` of `mlx_lm/generate.py` defaults to.
 pub const DEFAULT_PREFILL_STEP_SIZE: usize = 2048;
+
+/// Positions at the front of a sequence that bounded caches keep.
+const KEPT: i32 = 4;
 
 /// A model and the caches of one sequence, or of several of equal length side by side.
 pub struct Decoder<'m> {
@@ -57,6 +60,33 @@ impl<'m> Decoder<'m> {
         Ok(Self::start(model, prefill_step_size, plan, caches))
     }
 
+    /// A decoder whose caches hold `max_kv_size` positions, the first 4 of the sequence among them
+    /// (`make_prompt_cache` of `mlx_lm/models/cache.py`).
+    ///
+    /// # Errors
+    /// [`EngineError::MaskRule`] for a size that the kept positions fill, [`EngineError::CacheForm`] for
+    /// a model that has a window or a recurrent state of its own.
+    pub fn bounded(
+        model: &'m Model,
+        prefill_step_size: usize,
+        max_kv_size: usize,
+    ) -> Result<Self, EngineError> {
+        let (least, most) = (KEPT + 1, i32::MAX);
+        let size = i32::try_from(max_kv_size).unwrap_or(most);
+        if size < least {
+            return Err(EngineError::MaskRule { what: "max_kv_size", found: size, least, most });
+        }
+        let mut caches = model.network().new_caches();
+        for cache in &mut caches {
+            let KvCache::Plain(_) = cache else {
+                let wanted = "every position, to be bounded by max_kv_size".to_owned();
+                return Err(EngineError::CacheForm { found: cache.to_string(), wanted });
+            };
+            *cache = KvCache::Rotating(RotatingCache::new(size, KEPT));
+        }
+        Ok(Self::start(model, prefill_step_size, Plan::l1(), caches))
+    }
+
     fn start(model: &'m Model, prefill_step_size: usize, plan: Plan, caches: Vec<KvCache>) -> Self {
         Self {
             model,
@@ -81,6 +111,12 @@ impl<'m> Decoder<'m> {
     /// What it computes with.
     pub fn composition(&self) -> &Composition {
         self.plan.composition()
+    }
+
+    /// What each cache is now, in the words of a golden's manifest: `rotating(16), quantized(4 bits,
+    /// group 32)`.
+    pub fn cache_names(&self) -> Vec<String> {
+        self.caches.iter().map(ToString::to_string).collect()
     }
 
     /// Bytes of all caches.

@@ -3,6 +3,7 @@
 
 mod buffers;
 mod mask;
+mod named;
 mod plain;
 mod quantized;
 mod recurrent;
