@@ -62,6 +62,12 @@ impl RecurrentCache {
         self.seen
     }
 
+    /// Bytes of one sequence's arrays, where a value of the convolution takes `size`.
+    pub(crate) fn bytes(&self, size: usize) -> usize {
+        let RecurrentForm { inputs, channels, heads, value_dim, key_dim } = self.form;
+        (inputs * channels) as usize * size + (heads * value_dim * key_dim) as usize * 4
+    }
+
     /// What the last call left; none before the first.
     pub fn state(&self) -> Option<&RecurrentState> {
         self.state.as_ref()
