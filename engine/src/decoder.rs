@@ -1,10 +1,13 @@
 //! Teacher-forced decoding with mlx-lm's split of the prompt.
 
+mod rollback;
+
 use std::path::Path;
 
 use mlx_parity_tensor::HostTensor;
 use mlx_rs::Array;
 
+use self::rollback::Checkpoint;
 use crate::array::to_host;
 use crate::cache::{self, KvCache};
 use crate::error::{EngineError, op};
@@ -29,6 +32,8 @@ pub struct Decoder<'m> {
     length: Length,
     /// The next call is the first after a trim.
     just_trimmed: bool,
+    /// Where a rollback can go back to, other than cache by cache.
+    checkpoint: Option<Checkpoint>,
 }
 
 impl<'m> Decoder<'m> {
@@ -44,6 +49,7 @@ impl<'m> Decoder<'m> {
             failed: false,
             length: Length::new(model.network().length_limit()),
             just_trimmed: false,
+            checkpoint: None,
         }
     }
 
@@ -140,6 +146,7 @@ impl<'m> Decoder<'m> {
         }
         self.length.trim(wanted as usize);
         self.just_trimmed = true;
+        self.checkpoint = None;
         Ok(wanted as usize)
     }
 
@@ -164,6 +171,7 @@ impl<'m> Decoder<'m> {
         let empty = self.model.network().new_caches();
         self.caches = cache::load(file, &empty, &self.model.cache_form())?;
         self.length.replace(self.offset());
+        self.checkpoint = None;
         self.failed = false;
         Ok(())
     }
@@ -182,10 +190,7 @@ impl<'m> Decoder<'m> {
     pub(crate) fn step_logits(&mut self, ids: &[u32]) -> Result<Array, EngineError> {
         let rows: Vec<&[u32]> = ids.chunks(1).collect();
         self.check(&rows)?;
-        self.steps += 1;
-        if let Some(fault) = self.model.fault() {
-            fault.strike(self.steps);
-        }
+        self.count_step();
         self.guarded(|decoder| {
             decoder.expect(1)?;
             decoder.call(&rows, &mut |_| Ok(()))
@@ -203,6 +208,7 @@ impl<'m> Decoder<'m> {
     pub(crate) fn next_logits(&mut self, id: &Array) -> Result<Array, EngineError> {
         self.guarded(|decoder| {
             let before = decoder.offset();
+            decoder.checkpoint = None;
             let ids = ops::reshape(id, &[1, 1])?;
             let network = decoder.model.network();
             let logits = network.forward(&ids, &mut decoder.caches, &mut decoder.sink)?;
@@ -254,6 +260,7 @@ impl<'m> Decoder<'m> {
         let again = self.length.plan(length)?;
         if again.is_some() {
             self.caches = self.model.network().new_caches();
+            self.checkpoint = None;
         }
         for cache in &mut self.caches {
             cache.expect(length as i32)?;
@@ -280,6 +287,7 @@ impl<'m> Decoder<'m> {
         } else {
             None
         };
+        self.note_call(rows);
         let logits = network.forward(&ids, &mut self.caches, &mut self.sink)?;
         self.warn_past_training(before);
         self.length.extend(rows);
@@ -290,6 +298,14 @@ impl<'m> Decoder<'m> {
             self.caches = stale;
         }
         Ok(logits)
+    }
+
+    /// Counts a decode step, for faults that act in one.
+    fn count_step(&mut self) {
+        self.steps += 1;
+        if let Some(fault) = self.model.fault() {
+            fault.strike(self.steps);
+        }
     }
 
     fn warn_past_training(&self, before: usize) {
@@ -317,7 +333,7 @@ impl<'m> Decoder<'m> {
 
     /// Checks a call: the model decodes token by token, and of the rows there are as many as the caches hold, of one length above zero, and
     /// MLX will find all their ids.
-    fn check(&self, rows: &[&[u32]]) -> Result<(), EngineError> {
+    pub(crate) fn check(&self, rows: &[&[u32]]) -> Result<(), EngineError> {
         self.model.autoregressive()?;
         let wanted = rows.first().map_or(0, |row| row.len());
         if wanted == 0 {

@@ -195,6 +195,27 @@ pub enum EngineError {
         /// Whether it is a recurrent layer, rather than a window that has wrapped.
         recurrent: bool,
     },
+    /// A rollback over more tokens than the caches can take back.
+    #[error(
+        "{found} tokens were to be taken back; the caches can take back {revocable}, those of the last \
+         call or since the last checkpoint"
+    )]
+    NotRevocable {
+        /// Tokens asked for.
+        found: usize,
+        /// Tokens that can be.
+        revocable: usize,
+    },
+    /// An option of speculative decoding outside its range, or a draft model that does not fit.
+    #[error("speculative decoding: `{option}` is {found}, wanted {wanted}")]
+    SpeculateOption {
+        /// The option.
+        option: &'static str,
+        /// What it is.
+        found: String,
+        /// What it may be.
+        wanted: String,
+    },
     /// A layer's cache of another kind, or with other extents, than the layer's own.
     #[error("the cache of a layer holds {found}, wanted {wanted}")]
     CacheForm {

@@ -16,6 +16,7 @@ pub mod ops;
 mod place;
 mod runtime;
 pub mod sample;
+mod speculative;
 mod taps;
 mod tokenizer;
 mod weights;
@@ -32,5 +33,6 @@ pub use model::{
     config_keys, generate_networks, rungs, supported_model_types,
 };
 pub use runtime::{RuntimeInfo, runtime_info};
+pub use speculative::{SpeculateOptions, Speculated, speculate};
 pub use taps::Taps;
 pub use tokenizer::Tokenizer;

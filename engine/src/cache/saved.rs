@@ -89,7 +89,9 @@ impl Layer {
                 (0..=first.dim(2)).contains(&offset) && index == offset
             }
             Self::Rotating(Counters { index, max_size, .. }) => {
-                first.dim(2) >= max_size && (1..=first.dim(2)).contains(&index)
+                // One row is missing where a rollback took all of a write back.
+                let whole = first.dim(2) >= max_size && (1..=first.dim(2)).contains(&index);
+                whole || (first.dim(2) == max_size - 1 && index == first.dim(2))
             }
             Self::Recurrent(recurrent) => recurrent.offset > 0,
         }

@@ -54,6 +54,12 @@ pub(crate) trait Network {
         None
     }
 
+    /// The position behind which rotations go by where a call ends, so that a call of several tokens is
+    /// not those tokens one by one ([`Rope::stretches_from`](crate::nn::Rope::stretches_from)).
+    fn stretches_from(&self) -> Option<i32> {
+        None
+    }
+
     /// Heads and head width of a cache's keys.
     fn kv_shape(&self, _cache: usize) -> [usize; 2] {
         let dims = self.dims();

@@ -78,6 +78,11 @@ impl Attention {
         self.rope.length_limit()
     }
 
+    /// [`Rope::stretches_from`] of this layer.
+    pub(super) fn stretches_from(&self) -> Option<i32> {
+        self.rope.stretches_from()
+    }
+
     /// x `[batch, n, hidden]` to the same.
     pub(super) fn forward(
         &self,
