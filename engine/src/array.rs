@@ -245,20 +245,38 @@ elements! {
     u64 => "u64", i64 => "i64", f16 => "f16", bf16 => "bf16", f32 => "f32", f64 => "f64",
 }
 
+/// The one value of an array, of exactly its dtype. Where the array is being computed this waits for it
+/// and not, as [`read`] does, for what was asked for since.
+///
+/// # Errors
+/// As [`read`], and for another number of elements.
+pub(crate) fn item<T: Element>(what: &str, array: &Array) -> Result<T, EngineError> {
+    check_dtype::<T>(what, array)?;
+    array.try_item_exact().map_err(|_| {
+        let found = format!("{:?}", array.shape());
+        refused("item", &found, "one element that MLX can compute")
+    })
+}
+
+fn check_dtype<T: Element>(what: &str, array: &Array) -> Result<(), EngineError> {
+    if array.dtype() == T::DTYPE {
+        return Ok(());
+    }
+    Err(EngineError::WrongDtype {
+        what: what.to_owned(),
+        found: host_dtype(array.dtype())
+            .map_or_else(|_| "complex64".to_owned(), |dtype| dtype.name().to_owned()),
+        wanted: T::NAME,
+    })
+}
+
 /// Evaluates an array and copies its values out, row-major, as exactly the dtype it has.
 ///
 /// # Errors
 /// [`EngineError::WrongDtype`] where `T` is not the array's dtype: a read never casts and never
 /// reinterprets. [`EngineError::Op`] where MLX throws.
 pub fn read<T: Element>(what: &str, array: &Array) -> Result<Vec<T>, EngineError> {
-    if array.dtype() != T::DTYPE {
-        return Err(EngineError::WrongDtype {
-            what: what.to_owned(),
-            found: host_dtype(array.dtype())
-                .map_or_else(|_| "complex64".to_owned(), |dtype| dtype.name().to_owned()),
-            wanted: T::NAME,
-        });
-    }
+    check_dtype::<T>(what, array)?;
     if array.size() == 0 {
         return Ok(Vec::new());
     }

@@ -10,6 +10,7 @@ use mlx_rs::Array;
 use self::rollback::Checkpoint;
 use crate::array::to_host;
 use crate::cache::{self, KvCache};
+use crate::composition::{Composition, Plan};
 use crate::error::{EngineError, op};
 use crate::fault;
 use crate::length::Length;
@@ -23,6 +24,7 @@ pub const DEFAULT_PREFILL_STEP_SIZE: usize = 2048;
 /// A model and the caches of one sequence, or of several of equal length side by side.
 pub struct Decoder<'m> {
     model: &'m Model,
+    plan: Plan,
     caches: Vec<KvCache>,
     prefill_step_size: usize,
     steps: usize,
@@ -39,9 +41,28 @@ pub struct Decoder<'m> {
 impl<'m> Decoder<'m> {
     /// A decoder at the start of a sequence.
     pub fn new(model: &'m Model, prefill_step_size: usize) -> Self {
+        Self::start(model, prefill_step_size, Plan::l1(), model.network().new_caches())
+    }
+
+    /// A decoder at the start of a sequence that computes with a composition.
+    ///
+    /// # Errors
+    /// [`EngineError::Composition`] where the model cannot carry it.
+    pub fn with(
+        model: &'m Model,
+        prefill_step_size: usize,
+        composition: &Composition,
+    ) -> Result<Self, EngineError> {
+        let plan = Plan::new(model, composition)?;
+        let caches = plan.new_caches(model)?;
+        Ok(Self::start(model, prefill_step_size, plan, caches))
+    }
+
+    fn start(model: &'m Model, prefill_step_size: usize, plan: Plan, caches: Vec<KvCache>) -> Self {
         Self {
             model,
-            caches: model.network().new_caches(),
+            plan,
+            caches,
             prefill_step_size,
             steps: 0,
             sink: TapSink::default(),
@@ -53,9 +74,24 @@ impl<'m> Decoder<'m> {
         }
     }
 
+    /// The model it decodes with.
+    pub fn model(&self) -> &'m Model {
+        self.model
+    }
+
     /// Tokens seen so far.
     pub fn offset(&self) -> usize {
         self.caches.first().map_or(0, |cache| cache.offset() as usize)
+    }
+
+    /// What it computes with.
+    pub fn composition(&self) -> &Composition {
+        self.plan.composition()
+    }
+
+    /// Bytes of all caches.
+    pub fn cache_bytes(&self) -> usize {
+        self.caches.iter().map(KvCache::bytes).sum()
     }
 
     /// Tokens of a prompt that one call takes.
@@ -158,32 +194,33 @@ impl<'m> Decoder<'m> {
     /// throws, [`EngineError::DecoderFailed`] after a failed call.
     pub fn save_caches(&self, file: &Path) -> Result<(), EngineError> {
         self.sound()?;
-        cache::save(file, &self.caches, &self.model.cache_form())
+        cache::save(file, &self.caches, &self.model.cache_form(&self.plan))
     }
 
     /// Puts saved caches in the place of this decoder's own.
     ///
     /// # Errors
-    /// [`EngineError::SavedCaches`] where they are another model's, or of another shape, dtype or
+    /// [`EngineError::SavedCaches`] where they are another model's or composition's, or of another shape, dtype or
     /// window than this model's, or the file contradicts itself; [`EngineError::Safetensors`] where it
     /// cannot be read. The decoder is then as it was.
     pub fn load_caches(&mut self, file: &Path) -> Result<(), EngineError> {
-        let empty = self.model.network().new_caches();
-        self.caches = cache::load(file, &empty, &self.model.cache_form())?;
+        let empty = self.plan.new_caches(self.model)?;
+        self.caches = cache::load(file, &empty, &self.model.cache_form(&self.plan))?;
         self.length.replace(self.offset());
         self.checkpoint = None;
         self.failed = false;
         Ok(())
     }
 
-    /// [`Decoder::prefill`] that copies nothing out: the logits of the last position, `[1, 1, vocab]`.
+    /// [`Decoder::prefill`] that copies nothing out: the logits of the last position, `[1, 1, vocab]`, not
+    /// evaluated yet.
     pub(crate) fn prompt_logits(&mut self, ids: &[u32]) -> Result<Array, EngineError> {
-        let mut last = None;
-        self.run_prompt(&[ids], |logits| {
-            last = Some(logits.clone());
-            Ok(())
-        })?;
-        last.ok_or(EngineError::EmptyPrompt)
+        let last = self.check_prompt(&[ids])?;
+        self.guarded(|decoder| {
+            decoder.expect(ids.len())?;
+            decoder.chunks(&[ids], last, &mut |_| Ok(()))?;
+            decoder.forward(&[&ids[last..]])
+        })
     }
 
     /// [`Decoder::step_batch`] that copies nothing out: `[rows, 1, vocab]`.
@@ -210,8 +247,7 @@ impl<'m> Decoder<'m> {
             let before = decoder.offset();
             decoder.checkpoint = None;
             let ids = ops::reshape(id, &[1, 1])?;
-            let network = decoder.model.network();
-            let logits = network.forward(&ids, &mut decoder.caches, &mut decoder.sink)?;
+            let logits = decoder.compute(&ids)?;
             decoder.warn_past_training(before);
             Ok(logits)
         })
@@ -222,17 +258,22 @@ impl<'m> Decoder<'m> {
         rows: &[&[u32]],
         mut each: impl FnMut(&Array) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
-        if self.prefill_step_size == 0 {
-            return Err(EngineError::ZeroPrefillStep);
-        }
-        self.check(rows)?;
-        let last = rows[0].len() - 1;
+        let last = self.check_prompt(rows)?;
         self.guarded(|decoder| {
             decoder.expect(rows[0].len())?;
             decoder.chunks(rows, last, &mut each)?;
             decoder.call(&part(rows, last, last + 1), &mut each)?;
             Ok(())
         })
+    }
+
+    /// Checks a prompt, and returns how many of its tokens come before the last.
+    pub(crate) fn check_prompt(&self, rows: &[&[u32]]) -> Result<usize, EngineError> {
+        if self.prefill_step_size == 0 {
+            return Err(EngineError::ZeroPrefillStep);
+        }
+        self.check(rows)?;
+        Ok(rows[0].len() - 1)
     }
 
     /// Calls for the first `stop` tokens of the rows, a prefill step at a time.
@@ -259,7 +300,7 @@ impl<'m> Decoder<'m> {
         let length = self.offset() + count;
         let again = self.length.plan(length)?;
         if again.is_some() {
-            self.caches = self.model.network().new_caches();
+            self.caches = self.plan.new_caches(self.model)?;
             self.checkpoint = None;
         }
         for cache in &mut self.caches {
@@ -276,21 +317,13 @@ impl<'m> Decoder<'m> {
         rows: &[&[u32]],
         each: &mut impl FnMut(&Array) -> Result<(), EngineError>,
     ) -> Result<Array, EngineError> {
-        // The reference makes its ids from Python integers: i32.
-        let ids: Vec<i32> = rows.iter().copied().flatten().map(|&id| id as i32).collect();
-        let count = (ids.len() / rows.len()) as i32;
-        let ids = Array::from_slice(&ids, &[rows.len() as i32, count]);
-        let network = self.model.network();
-        let before = self.offset();
+        let count = rows[0].len() as i32;
         let stale = if std::mem::take(&mut self.just_trimmed) {
             fault::stale(self.model.fault(), &self.caches, count)
         } else {
             None
         };
-        self.note_call(rows);
-        let logits = network.forward(&ids, &mut self.caches, &mut self.sink)?;
-        self.warn_past_training(before);
-        self.length.extend(rows);
+        let logits = self.forward(rows)?;
         ops::eval(self.caches.iter().flat_map(KvCache::state))?;
         each(&logits)?;
         self.tapped.extend(self.sink.drain()?);
@@ -306,6 +339,27 @@ impl<'m> Decoder<'m> {
         if let Some(fault) = self.model.fault() {
             fault.strike(self.steps);
         }
+    }
+
+    /// Builds the graph of logits `[rows, n, vocab]` and of the caches, and evaluates neither.
+    fn forward(&mut self, rows: &[&[u32]]) -> Result<Array, EngineError> {
+        // The reference makes its ids from Python integers: i32.
+        let ids: Vec<i32> = rows.iter().copied().flatten().map(|&id| id as i32).collect();
+        let ids = Array::from_slice(&ids, &[rows.len() as i32, rows[0].len() as i32]);
+        let before = self.offset();
+        self.note_call(rows);
+        let logits = self.compute(&ids)?;
+        self.warn_past_training(before);
+        self.length.extend(rows);
+        Ok(logits)
+    }
+
+    /// The network's graph for ids `[rows, n]`, and that of the conversion behind it.
+    fn compute(&mut self, ids: &Array) -> Result<Array, EngineError> {
+        self.model.set_lora(self.plan.lora());
+        let logits = self.model.network().forward(ids, &mut self.caches, &mut self.sink)?;
+        self.plan.convert(&mut self.caches)?;
+        Ok(logits)
     }
 
     fn warn_past_training(&self, before: usize) {
@@ -333,7 +387,7 @@ impl<'m> Decoder<'m> {
 
     /// Checks a call: the model decodes token by token, and of the rows there are as many as the caches hold, of one length above zero, and
     /// MLX will find all their ids.
-    pub(crate) fn check(&self, rows: &[&[u32]]) -> Result<(), EngineError> {
+    fn check(&self, rows: &[&[u32]]) -> Result<(), EngineError> {
         self.model.autoregressive()?;
         let wanted = rows.first().map_or(0, |row| row.len());
         if wanted == 0 {

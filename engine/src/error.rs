@@ -216,12 +216,37 @@ pub enum EngineError {
         /// What it may be.
         wanted: String,
     },
+    /// Extents of a mask that no cache can have.
+    #[error(
+        "a mask's {what} is {found}, wanted at least {least}{}",
+        if *most == i32::MAX { String::new() } else { format!(" and at most {most}") }
+    )]
+    MaskRule {
+        /// The extent.
+        what: &'static str,
+        /// What it is.
+        found: i32,
+        /// The least it may be.
+        least: i32,
+        /// The most it may be.
+        most: i32,
+    },
     /// A layer's cache of another kind, or with other extents, than the layer's own.
     #[error("the cache of a layer holds {found}, wanted {wanted}")]
     CacheForm {
         /// What it holds, or was to hold.
         found: String,
         /// What the layer needs.
+        wanted: String,
+    },
+    /// A composition that the model cannot carry.
+    #[error("composition: {what} is {found}, wanted {wanted}")]
+    Composition {
+        /// What does not fit.
+        what: String,
+        /// What it is.
+        found: String,
+        /// What it must be.
         wanted: String,
     },
     /// Saved caches of another model, or a file that contradicts itself.

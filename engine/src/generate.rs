@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use mlx_rs::Array;
 
-use crate::array::read;
+use crate::array::item;
 use crate::decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 use crate::error::{EngineError, op};
 use crate::model::Model;
@@ -117,7 +117,7 @@ fn run(
         } else {
             Some(launch(&decoder.next_logits(&chosen)?)?)
         };
-        let id = id_of(&chosen)?;
+        let id = item("choice", &chosen)?;
         if options.eos_token_ids.contains(&id) {
             return Ok(Generated { ids, finish: Finish::Eos(id) });
         }
@@ -140,8 +140,4 @@ fn run(
 pub(crate) fn greedy(logits: &Array) -> Result<Array, EngineError> {
     let logprobs = ops::subtract(logits, &ops::log_sum_exp(logits)?)?;
     ops::argmax_last(&logprobs)
-}
-
-fn id_of(chosen: &Array) -> Result<u32, EngineError> {
-    read::<u32>("choice", chosen)?.first().copied().ok_or(EngineError::EmptyPrompt)
 }

@@ -2,7 +2,9 @@
 
 mod adapter;
 pub mod array;
+mod attention;
 pub mod cache;
+mod composition;
 pub mod config;
 mod decoder;
 mod denoise;
@@ -22,6 +24,7 @@ mod tokenizer;
 mod weights;
 
 pub use adapter::Adapter;
+pub use composition::{Composition, Convert, KvBits, Lora, Route, TILE};
 pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 pub use denoise::{DenoiseOptions, DenoiseStep, Denoised, Sampler};
 pub use error::EngineError;
@@ -33,6 +36,6 @@ pub use model::{
     config_keys, generate_networks, rungs, supported_model_types,
 };
 pub use runtime::{RuntimeInfo, runtime_info};
-pub use speculative::{SpeculateOptions, Speculated, speculate};
+pub use speculative::{SpeculateOptions, Speculated, speculate, speculate_with};
 pub use taps::Taps;
 pub use tokenizer::Tokenizer;

@@ -41,7 +41,8 @@ pub struct Speculated {
 /// The ids are those of [`generate`](crate::generate), whatever the draft model guesses, past the wrap
 /// of windows and with recurrent layers too, where the reference has other ids or refuses. One thing
 /// can part them: a call of several tokens may round otherwise than calls of one, so that where the two
-/// likeliest ids are nearer to each other than that, either may be chosen.
+/// likeliest ids are nearer to each other than that, either may be chosen. In bf16 and f16, where two
+/// ids often have the very same logit, that happens; in f32 hardly.
 ///
 /// # Errors
 /// [`EngineError::SpeculateOption`] for no draft tokens and for a draft model of another vocabulary,
@@ -53,33 +54,44 @@ pub fn speculate(
     options: &SpeculateOptions,
     on_token: impl FnMut(u32) -> ControlFlow<()>,
 ) -> Result<Speculated, EngineError> {
-    refuse(model, draft, options)?;
-    let Some((&last, first)) = prompt.split_last() else { return Err(EngineError::EmptyPrompt) };
     let step = options.generate.prefill_step_size;
-    if step == 0 {
-        return Err(EngineError::ZeroPrefillStep);
-    }
-    let mut model = Decoder::new(model, step);
-    let mut draft = Draft { decoder: Decoder::new(draft, step), pending: vec![last] };
-    model.check(&[prompt])?;
-    model.feed(first)?;
-    draft.decoder.check(&[prompt])?;
-    draft.decoder.feed(first)?;
+    let [mut model, mut draft] = [model, draft].map(|model| Decoder::new(model, step));
+    speculate_with(&mut model, &mut draft, prompt, options, on_token)
+}
+
+/// [`speculate`] with decoders, of any composition, that have both seen what comes before the prompt.
+/// They split the prompt by their own step, and have then seen all but the last of the tokens.
+///
+/// # Errors
+/// As [`speculate`], and as [`Decoder::rollback`].
+pub fn speculate_with(
+    model: &mut Decoder,
+    draft: &mut Decoder,
+    prompt: &[u32],
+    options: &SpeculateOptions,
+    on_token: impl FnMut(u32) -> ControlFlow<()>,
+) -> Result<Speculated, EngineError> {
+    refuse(model.model(), draft.model(), options)?;
+    let last = model.check_prompt(&[prompt])?;
+    draft.check_prompt(&[prompt])?;
+    model.feed(&prompt[..last])?;
+    draft.feed(&prompt[..last])?;
+    let mut next = prompt[last];
+    let mut draft = Draft { decoder: draft, pending: vec![next] };
     let mut run = Run { options, on_token, done: Speculated::new() };
-    let mut next = last;
     while run.done.ids.len() < options.generate.max_tokens {
         let left = options.generate.max_tokens - run.done.ids.len();
-        let count = options.draft_tokens.min(left - 1).min(model.widest_call() - 1);
-        let guesses = draft.guess(count)?;
+        let guesses =
+            draft.guess(options.draft_tokens.min(left - 1).min(model.widest_call() - 1))?;
         let mut ids = vec![next];
         ids.extend(&guesses);
         let chosen = chosen(&model.verify_logits(&ids)?)?;
         let right = guesses.iter().zip(&chosen).take_while(|(guess, id)| guess == id).count();
-        if run.take(&chosen[..=right], count).is_break() {
+        model.rollback(guesses.len() - right)?;
+        if run.take(&chosen[..=right], guesses.len()).is_break() {
             break;
         }
         next = chosen[right];
-        model.rollback(count - right)?;
         draft.settle(&guesses, right, next)?;
     }
     Ok(run.done)
@@ -137,12 +149,12 @@ impl Speculated {
 }
 
 /// The draft model, and the tokens of the sequence that it has not seen.
-struct Draft<'m> {
-    decoder: Decoder<'m>,
+struct Draft<'d, 'm> {
+    decoder: &'d mut Decoder<'m>,
     pending: Vec<u32>,
 }
 
-impl Draft<'_> {
+impl Draft<'_, '_> {
     /// The next `count` tokens, as it would have them. It sees all but the last of them.
     fn guess(&mut self, count: usize) -> Result<Vec<u32>, EngineError> {
         let mut guesses = Vec::with_capacity(count);

@@ -12,7 +12,7 @@ use mlx_rs::{Array, Dtype as MlxDtype};
 use crate::array::from_view;
 use crate::config::{ConfigFile, Override, Quantization};
 use crate::error::EngineError;
-use crate::nn::{Embedding, Linear, RmsNorm, Slot, Weight};
+use crate::nn::{Embedding, Linear, Matrix, RmsNorm, Slot, Weight};
 use crate::ops::{self, Affine};
 
 pub use experts::{ExpertPaths, Original};
@@ -181,7 +181,8 @@ impl Weights {
         let [outputs, inputs] = shape;
         let name = format!("{path}.weight");
         let Some(packing) = self.packing(path, inputs)? else {
-            return Ok(Weight::Plain(self.tensor(&name, &shape, Holds::Floats)?));
+            let values = self.tensor(&name, &shape, Holds::Floats)?;
+            return Ok(Weight::Plain(Matrix::new(values)?));
         };
         let words = inputs * packing.bits as usize / 32;
         let groups = [outputs, inputs / packing.group_size as usize];

@@ -26,7 +26,8 @@ fn rows(start: i32, count: i32) -> Array {
 /// The positions in a window, in buffer order, and the cache after them.
 fn seen(cache: &mut KvCache, count: i32) -> Vec<f32> {
     let start = cache.offset();
-    let (keys, _) = cache.update(&rows(start, count), &rows(start, count)).expect("an update");
+    let seen = cache.update(&rows(start, count), &rows(start, count)).expect("an update");
+    let (keys, _) = seen.plain().expect("plain rows");
     mlx_parity_engine::array::read::<f32>("keys", &keys).expect("numbers")
 }
 

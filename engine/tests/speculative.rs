@@ -8,9 +8,10 @@ use std::ops::ControlFlow;
 
 use common::{Folder, on_mlx_thread};
 use mlx_parity_engine::{
-    EngineError, Finish, GenerateOptions, Model, SpeculateOptions, Speculated, generate, speculate,
+    Composition, Convert, Decoder, EngineError, Finish, GenerateOptions, KvBits, Model,
+    SpeculateOptions, Speculated, generate, speculate, speculate_with,
 };
-use mlx_parity_tensor::Dtype;
+use mlx_parity_tensor::{Dtype, HostTensor};
 use rstest::rstest;
 use serde_json::json;
 
@@ -137,6 +138,65 @@ fn rotations_that_stretch_with_the_call_are_run_one_by_one() {
         let model = folder.load().expect("a good folder");
         held(&model, &model, &PROMPT, 24);
     });
+}
+
+/// Packed from the start, behind the prompt, and in the midst of the guesses.
+#[rstest]
+fn ids_of_packed_caches_are_greedy(
+    #[values(Convert::Empty, Convert::AfterForward, Convert::FromStep(11))] convert: Convert,
+    #[values(0, 2)] shape: usize,
+) {
+    on_mlx_thread(move || {
+        let mut folder = [Folder::llama, Folder::qwen3, Folder::windows][shape](Dtype::F32);
+        widen(&mut folder);
+        let model = folder.load().expect("a good folder");
+        let bits = KvBits { bits: 8, group: 32 };
+        let composition = Composition { convert, ..Composition::uniform(&model, bits) };
+        let decoder = || Decoder::with(&model, 3, &composition).expect("a head of 32");
+        for draft_tokens in 1..=8 {
+            for prompt in [&PROMPT[..], &PROMPT[..1]] {
+                let mut straight = decoder();
+                let logits = straight.prefill(prompt).expect("a prefill");
+                let mut wanted = vec![largest(&logits)];
+                while wanted.len() < 24 {
+                    let last = wanted[wanted.len() - 1];
+                    wanted.push(largest(&straight.step(last).expect("a step")));
+                }
+                let found = speculate_with(
+                    &mut decoder(),
+                    &mut Decoder::new(&model, 3),
+                    prompt,
+                    &options(24, draft_tokens),
+                    on,
+                );
+                let found = found.expect("a generation");
+                assert_eq!(found.ids, wanted, "{draft_tokens} guesses, {composition}");
+                assert!(found.accepted > 0);
+            }
+        }
+    });
+}
+
+/// The likeliest id behind the last position.
+fn largest(logits: &HostTensor) -> u32 {
+    let last = logits.rows(logits.shape()[0] - 1..logits.shape()[0]).to_f64();
+    (0..last.len()).rev().max_by(|&a, &b| last[a].total_cmp(&last[b])).expect("logits") as u32
+}
+
+/// Two heads of 32 instead of four of 16, whose width a group of packed values divides.
+fn widen(folder: &mut Folder) {
+    folder.config["head_dim"] = json!(32);
+    folder.config["num_attention_heads"] = json!(2);
+    folder.config["num_key_value_heads"] = json!(1);
+    let norms: Vec<String> = folder
+        .tensors
+        .keys()
+        .filter(|name| name.ends_with("q_norm.weight") || name.ends_with("k_norm.weight"))
+        .cloned()
+        .collect();
+    for name in norms {
+        folder.add(&name, &[32], Dtype::F32);
+    }
 }
 
 #[test]

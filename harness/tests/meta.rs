@@ -133,7 +133,10 @@ fn every_key_of_a_perturbed_reader_has_its_effect_and_so_has_every_harmless_one(
         let (mut found, mut same) = (BTreeSet::new(), BTreeSet::new());
         for case in &cases {
             let Kind::Meta(meta) = &case.kind else { continue };
-            let dir = registry.get(&meta.model).unwrap().dir(&root);
+            let model = registry.get(&meta.model).unwrap();
+            // A synthetic model need not have been made yet: its config is where it is made from.
+            let source = model.synthetic.as_ref().map(|of| of.dir.clone());
+            let dir = source.unwrap_or_else(|| model.dir(&root));
             let config = fs::read_to_string(dir.join("config.json")).unwrap();
             if !config.replace(' ', "").contains(&format!("\"model_type\":\"{model_type}\"")) {
                 continue;

@@ -20,19 +20,21 @@ pub(super) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Before a call: what a call leaves can be taken back of keys and values, not of recurrent states.
-    fn before_call(caches: &[KvCache]) -> Option<Self> {
-        let recurrent = |cache: &KvCache| matches!(cache, KvCache::Recurrent(_));
-        let keep = |cache: &KvCache| recurrent(cache).then(|| cache.clone());
+    /// Before a call: what a call leaves can be taken back of keys and values, unless it `packs` them,
+    /// but not of recurrent states.
+    fn before_call(caches: &[KvCache], packs: bool) -> Option<Self> {
+        let keep = |cache: &KvCache| {
+            (packs || matches!(cache, KvCache::Recurrent(_))).then(|| cache.clone())
+        };
         let kept: Vec<Option<KvCache>> = caches.iter().map(keep).collect();
         let needed = kept.iter().any(Option::is_some);
         needed.then_some(Self { kept, ids: Vec::new(), asked: false })
     }
 
-    /// Before several calls.
-    fn of(caches: &[KvCache]) -> Self {
-        let plain = |cache: &KvCache| matches!(cache, KvCache::Plain(_));
-        let keep = |cache: &KvCache| (!plain(cache)).then(|| cache.clone());
+    /// Before several calls, of which one may pack.
+    fn of(caches: &[KvCache], packs: bool) -> Self {
+        let grows = |cache: &KvCache| matches!(cache, KvCache::Plain(_) | KvCache::Quantized(_));
+        let keep = |cache: &KvCache| (packs || !grows(cache)).then(|| cache.clone());
         Self { kept: caches.iter().map(keep).collect(), ids: Vec::new(), asked: true }
     }
 
@@ -74,7 +76,8 @@ impl Decoder<'_> {
     /// calls, where it could else take back those of the last one only. Caches that need it are kept
     /// as they are: the next write copies a window.
     pub fn checkpoint(&mut self) {
-        self.checkpoint = Some(Checkpoint::of(&self.caches));
+        let packs = self.packs_at().is_some_and(|at| self.offset() < at);
+        self.checkpoint = Some(Checkpoint::of(&self.caches, packs));
     }
 
     /// Takes the newest `count` tokens of the last call back, or of all calls since the last
@@ -89,7 +92,7 @@ impl Decoder<'_> {
     /// that.
     pub fn rollback(&mut self, count: usize) -> Result<(), EngineError> {
         self.sound()?;
-        let alone = self.caches.iter().map(KvCache::revocable).min().unwrap_or(0) as usize;
+        let alone = self.revocable(count);
         let since = self.checkpoint.as_ref().map_or(0, Checkpoint::len);
         let revocable = alone.max(since);
         if count > revocable {
@@ -101,6 +104,20 @@ impl Decoder<'_> {
         self.guarded(|decoder| {
             if count <= alone { decoder.shorten(count, since) } else { decoder.replay(count) }
         })
+    }
+
+    /// Tokens that all caches can take back by themselves, of `count`: none across their packing.
+    fn revocable(&self, count: usize) -> usize {
+        let left = self.offset().saturating_sub(count);
+        if self.packs_at().is_some_and(|at| (left..self.offset()).contains(&(at - 1))) {
+            return 0;
+        }
+        self.caches.iter().map(KvCache::revocable).min().unwrap_or(0) as usize
+    }
+
+    /// Tokens behind which a call packs the caches; none where none does.
+    fn packs_at(&self) -> Option<usize> {
+        self.plan.packs_at()
     }
 
     /// Takes tokens back cache by cache; `since` is the number of tokens since the checkpoint.
@@ -163,19 +180,24 @@ impl Decoder<'_> {
     }
 
     /// The most tokens that one call may run and still be those tokens one by one: rotations that go
-    /// by a call's or a sequence's length change behind some position.
+    /// by a call's or a sequence's length change behind some position, and caches are packed behind
+    /// some call.
     pub(crate) fn widest_call(&self) -> usize {
-        let room = |limit: usize| limit.saturating_sub(self.offset()).max(1);
+        let seen = self.offset();
+        let room = |limit: usize| limit.saturating_sub(seen).max(1);
         let stretch = self.model.network().stretches_from().map(|limit| room(limit as usize));
-        // Past the change of longrope all is rotated alike again.
-        let turn = self.length.limit().filter(|limit| self.offset() < *limit).map(room);
-        stretch.into_iter().chain(turn).min().unwrap_or(usize::MAX)
+        // Past these, all is as it was before.
+        let turn = self.length.limit().filter(|limit| seen < *limit).map(room);
+        let pack = self.packs_at().filter(|at| seen < *at).map(|at| room(at - 1));
+        stretch.into_iter().chain(turn).chain(pack).min().unwrap_or(usize::MAX)
     }
 
     /// Readies the checkpoint for a call over `rows`.
     pub(super) fn note_call(&mut self, rows: &[&[u32]]) {
         if !self.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.asked) {
-            self.checkpoint = Checkpoint::before_call(&self.caches);
+            let end = self.offset() + rows.first().map_or(0, |row| row.len());
+            let packs = self.packs_at().is_some_and(|at| (self.offset() + 1..=end).contains(&at));
+            self.checkpoint = Checkpoint::before_call(&self.caches, packs);
         }
         if let Some(checkpoint) = &mut self.checkpoint {
             checkpoint.extend(rows);

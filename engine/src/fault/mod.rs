@@ -11,7 +11,7 @@ use mlx_rs::{Array, Dtype};
 use crate::array::to_host;
 use crate::cache::KvCache;
 use crate::error::EngineError;
-use crate::nn::{Linear, Weight};
+use crate::nn::{Linear, Matrix, Weight};
 use crate::ops;
 
 /// One way to be wrong.
@@ -178,7 +178,7 @@ pub(crate) fn blank_head(
         return Ok(None);
     }
     let blank = ops::zeros(&shape.map(|extent| extent as i32), dtype)?;
-    Ok(Some(Linear::new(Weight::Plain(blank), None)))
+    Ok(Some(Linear::new(Weight::Plain(Matrix::new(blank)?), None)))
 }
 
 /// The rope base under a fault.

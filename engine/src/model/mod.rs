@@ -25,6 +25,7 @@ pub use self::adapt::Fusion;
 use self::dedicated::diffusion_gemma::DiffusionGemma;
 use crate::array::host_dtype;
 use crate::cache::{Form, KvCache};
+use crate::composition::{Lora, Plan};
 use crate::config::{ConfigFile, Dims};
 use crate::denoise::{DenoiseOptions, DenoiseStep, Denoised};
 use crate::error::{EngineError, op};
@@ -58,6 +59,11 @@ pub(crate) trait Network {
     /// not those tokens one by one ([`Rope::stretches_from`](crate::nn::Rope::stretches_from)).
     fn stretches_from(&self) -> Option<i32> {
         None
+    }
+
+    /// Whether attention reads packed keys and values.
+    fn reads_packed(&self) -> bool {
+        true
     }
 
     /// Heads and head width of a cache's keys.
@@ -214,17 +220,24 @@ impl Model {
         }
     }
 
+    /// What becomes of an adapter's residual in the calls that follow.
+    pub(crate) fn set_lora(&self, lora: Lora) {
+        self.adapted.set_lora(lora);
+    }
+
     pub(crate) fn network(&self) -> &dyn Network {
         self.network.as_ref()
     }
 
     /// What caches of this model look like, to keep those of another out.
-    pub(crate) fn cache_form(&self) -> Form<'_> {
+    pub(crate) fn cache_form<'a>(&'a self, plan: &'a Plan) -> Form<'a> {
         let caches = self.network.new_caches().len();
         Form {
             model: &self.identity,
             dtype: self.dtype,
             kv_shapes: (0..caches).map(|cache| self.network.kv_shape(cache)).collect(),
+            widened: (plan.lora() == Lora::Uncast).then_some(Dtype::F32),
+            plan,
         }
     }
 

@@ -24,7 +24,7 @@ impl Embedding {
     /// [`EngineError::Op`] where MLX throws.
     pub fn forward(&self, ids: &Array) -> Result<Array, EngineError> {
         match &self.weight {
-            Weight::Plain(table) => ops::take_rows(table, ids),
+            Weight::Plain(table) => ops::take_rows(table.values(), ids),
             Weight::Affine { packed, scales, biases, packing } => ops::dequantize(
                 &ops::take_rows(packed, ids)?,
                 &ops::take_rows(scales, ids)?,
@@ -48,7 +48,7 @@ impl Embedding {
     /// [`EngineError::Op`] where MLX throws.
     pub fn table(&self) -> Result<Array, EngineError> {
         match &self.weight {
-            Weight::Plain(table) => Ok(table.clone()),
+            Weight::Plain(table) => Ok(table.values().clone()),
             Weight::Affine { packed, scales, biases, packing } => {
                 ops::dequantize(packed, scales, biases, *packing)
             }
@@ -58,7 +58,7 @@ impl Embedding {
     /// The dtype of the rows.
     pub fn dtype(&self) -> Dtype {
         match &self.weight {
-            Weight::Plain(table) => table.dtype(),
+            Weight::Plain(table) => table.values().dtype(),
             Weight::Affine { scales, .. } => scales.dtype(),
         }
     }

@@ -14,7 +14,7 @@ use crate::ops::{self, Affine};
 #[derive(Debug)]
 pub enum Weight {
     /// Float values.
-    Plain(Array),
+    Plain(Matrix),
     /// Affine-quantized values.
     Affine {
         /// `[out, in * bits / 32]`, u32.
@@ -28,6 +28,29 @@ pub enum Weight {
     },
 }
 
+/// Float values `[out, in]`, and the view that products take: it is made once, not at every call.
+#[derive(Debug)]
+pub struct Matrix {
+    values: Array,
+    transposed: Array,
+}
+
+impl Matrix {
+    /// The matrix of the given values.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws, as for values that have not two axes.
+    pub fn new(values: Array) -> Result<Self, EngineError> {
+        let transposed = ops::transpose(&values, &[1, 0])?;
+        Ok(Self { values, transposed })
+    }
+
+    /// `[out, in]`.
+    pub fn values(&self) -> &Array {
+        &self.values
+    }
+}
+
 impl Weight {
     /// x `[.., in]` times the transposed matrix: `[.., out]`.
     ///
@@ -35,7 +58,7 @@ impl Weight {
     /// [`EngineError::Op`] where MLX throws.
     pub fn apply(&self, x: &Array) -> Result<Array, EngineError> {
         match self {
-            Self::Plain(weight) => ops::matmul(x, &ops::transpose(weight, &[1, 0])?),
+            Self::Plain(matrix) => ops::matmul(x, &matrix.transposed),
             Self::Affine { packed, scales, biases, packing } => {
                 ops::quantized_matmul(x, packed, scales, biases, *packing)
             }
@@ -48,7 +71,7 @@ impl Weight {
     /// [`EngineError::Op`] where MLX throws.
     pub fn values(&self) -> Result<Array, EngineError> {
         match self {
-            Self::Plain(weight) => Ok(weight.clone()),
+            Self::Plain(matrix) => Ok(matrix.values.clone()),
             Self::Affine { packed, scales, biases, packing } => {
                 ops::dequantize(packed, scales, biases, *packing)
             }
@@ -57,7 +80,9 @@ impl Weight {
 
     /// Other values `[out, in]`, packed as these are.
     fn like(&self, values: Array) -> Result<Self, EngineError> {
-        let Self::Affine { packing, .. } = self else { return Ok(Self::Plain(values)) };
+        let Self::Affine { packing, .. } = self else {
+            return Ok(Self::Plain(Matrix::new(values)?));
+        };
         let Packed { words, scales, biases, .. } =
             packed::quantize(&values, Mode::Affine(*packing), None)?;
         let biases = biases
@@ -68,7 +93,7 @@ impl Weight {
     /// `[out, in]`.
     fn shape(&self) -> [i32; 2] {
         match self {
-            Self::Plain(weight) => [weight.dim(0), weight.dim(1)],
+            Self::Plain(Matrix { values, .. }) => [values.dim(0), values.dim(1)],
             Self::Affine { scales, packing, .. } => {
                 [scales.dim(0), scales.dim(1) * packing.group_size]
             }
@@ -77,7 +102,7 @@ impl Weight {
 
     fn arrays(&self) -> Vec<&Array> {
         match self {
-            Self::Plain(weight) => vec![weight],
+            Self::Plain(matrix) => vec![&matrix.values],
             Self::Affine { packed, scales, biases, .. } => vec![packed, scales, biases],
         }
     }
@@ -111,9 +136,7 @@ impl Linear {
         let state = self.0.borrow();
         let y = match (&state.weight, &state.bias) {
             (weight, None) => weight.apply(x)?,
-            (Weight::Plain(weight), Some(bias)) => {
-                ops::addmm(bias, x, &ops::transpose(weight, &[1, 0])?)?
-            }
+            (Weight::Plain(matrix), Some(bias)) => ops::addmm(bias, x, &matrix.transposed)?,
             (weight, Some(bias)) => ops::add(&weight.apply(x)?, bias)?,
         };
         match &state.residual {

@@ -9,7 +9,7 @@ mod switch_linear;
 
 pub use embedding::Embedding;
 pub(crate) use linear::Slot;
-pub use linear::{Linear, Weight};
+pub use linear::{Linear, Matrix, Weight};
 pub use lora::FusionLoss;
 pub(crate) use lora::Residual;
 pub use norm::{LayerNorm, RmsNorm};

@@ -1,8 +1,9 @@
 //! Ops that move, cut and join values without computing on them.
 
-use mlx_rs::ops::indexing::{Ellipsis, TryIndexMutOp, TryIndexOp};
+use mlx_rs::ops::indexing::{Ellipsis, TryIndexOp};
 use mlx_rs::{Array, Axes, Dtype};
 
+use super::{SliceAxis, refused, slice_update};
 use crate::error::{EngineError, op};
 
 /// `mx.contiguous`: the same values in row-major order.
@@ -122,5 +123,11 @@ pub fn rows_of_last_but_one(a: &Array, start: i32, stop: i32) -> Result<Array, E
 /// # Errors
 /// [`EngineError::Op`] where MLX throws.
 pub fn set_rows(a: &mut Array, start: i32, stop: i32, rows: &Array) -> Result<(), EngineError> {
-    op("slice_update", a.try_index_mut((Ellipsis, start..stop, ..), rows))
+    let mut axes: Vec<_> = a.shape().iter().map(|&extent| SliceAxis::full(extent)).collect();
+    let Some(last_but_one) = axes.iter_mut().rev().nth(1) else {
+        return Err(refused("slice_update", &format!("{} axes", a.ndim()), "2 or more"));
+    };
+    *last_but_one = SliceAxis::range(start, stop);
+    *a = slice_update(a, rows, &axes)?;
+    Ok(())
 }
