@@ -9,7 +9,7 @@ use crate::cache::KvCache;
 use crate::error::EngineError;
 
 /// What it takes to go back over caches that cannot go back by themselves.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Checkpoint {
     /// One a cache; none where it goes back by itself.
     kept: Vec<Option<KvCache>>,

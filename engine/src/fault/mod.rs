@@ -3,8 +3,10 @@
 //! They act only in builds with debug assertions; elsewhere naming or loading one is an error.
 
 mod attention;
+mod points;
 
 pub(crate) use attention::{attention, mask, softmax};
+pub(crate) use points::{Armed, can_fail, point};
 
 use mlx_rs::{Array, Dtype};
 

@@ -61,6 +61,12 @@ pub(crate) trait Network {
         None
     }
 
+    /// Whether [`Network::forward`] runs its parts without state as segments
+    /// ([`TapSink::segment`]).
+    fn has_segments(&self) -> bool {
+        false
+    }
+
     /// Whether attention reads packed keys and values.
     fn reads_packed(&self) -> bool {
         true
@@ -218,6 +224,14 @@ impl Model {
             Some(_) => Err(EngineError::NotAutoregressive { model_type: self.architecture }),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a model that has nothing to compile.
+    pub(crate) fn compilable(&self) -> Result<(), EngineError> {
+        if self.network.has_segments() {
+            return Ok(());
+        }
+        Err(EngineError::NotCompilable { model_type: self.architecture, rung: self.rung.name() })
     }
 
     /// What becomes of an adapter's residual in the calls that follow.
