@@ -154,7 +154,7 @@ impl<T: Part> RotatingCache<T> {
 
     /// The buffers, longer by up to a step where they are full but shorter than the window.
     fn with_room(&mut self, rows: &Buffers<T>) -> Result<Buffers<T>, EngineError> {
-        let fresh = || rows.blank(STEP.min(self.max_size - self.offset));
+        let fresh = || rows.more(STEP.min(self.max_size - self.offset));
         let grown = match self.buffers.take() {
             None => fresh()?,
             Some(old) if self.offset >= old.capacity() && old.capacity() < self.max_size => {
