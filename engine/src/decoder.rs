@@ -1,5 +1,6 @@
 //! Teacher-forced decoding with mlx-lm's split of the prompt.
 
+mod rollback;
 mod staged;
 
 use std::path::Path;
@@ -7,8 +8,9 @@ use std::path::Path;
 use mlx_parity_tensor::HostTensor;
 use mlx_rs::Array;
 
+use self::rollback::Checkpoint;
 use crate::array::to_host;
-use crate::cache::{self, KvCache};
+use crate::cache::{self, KvCache, RotatingCache};
 use crate::composition::{Composition, Plan};
 use crate::error::{EngineError, op};
 use crate::fault;
@@ -19,6 +21,9 @@ use crate::taps::{TapSink, Taps};
 
 /// The chunk length that `generate_step` of `mlx_lm/generate.py` defaults to.
 pub const DEFAULT_PREFILL_STEP_SIZE: usize = 2048;
+
+/// Positions at the front of a sequence that bounded caches keep.
+const KEPT: i32 = 4;
 
 /// A model and the caches of one sequence, or of several of equal length side by side.
 pub struct Decoder<'m> {
@@ -35,6 +40,8 @@ pub struct Decoder<'m> {
     just_trimmed: bool,
     /// The point at which the next compiled step fails.
     failing: Option<usize>,
+    /// Where a rollback can go back to, other than cache by cache.
+    checkpoint: Option<Checkpoint>,
 }
 
 impl<'m> Decoder<'m> {
@@ -57,6 +64,33 @@ impl<'m> Decoder<'m> {
         Ok(Self::start(model, prefill_step_size, plan, caches))
     }
 
+    /// A decoder whose caches hold `max_kv_size` positions, the first 4 of the sequence among them
+    /// (`make_prompt_cache` of `mlx_lm/models/cache.py`).
+    ///
+    /// # Errors
+    /// [`EngineError::MaskRule`] for a size that the kept positions fill, [`EngineError::CacheForm`] for
+    /// a model that has a window or a recurrent state of its own.
+    pub fn bounded(
+        model: &'m Model,
+        prefill_step_size: usize,
+        max_kv_size: usize,
+    ) -> Result<Self, EngineError> {
+        let (least, most) = (KEPT + 1, i32::MAX);
+        let size = i32::try_from(max_kv_size).unwrap_or(most);
+        if size < least {
+            return Err(EngineError::MaskRule { what: "max_kv_size", found: size, least, most });
+        }
+        let mut caches = model.network().new_caches();
+        for cache in &mut caches {
+            let KvCache::Plain(_) = cache else {
+                let wanted = "every position, to be bounded by max_kv_size".to_owned();
+                return Err(EngineError::CacheForm { found: cache.to_string(), wanted });
+            };
+            *cache = KvCache::Rotating(RotatingCache::new(size, KEPT));
+        }
+        Ok(Self::start(model, prefill_step_size, Plan::l1(), caches))
+    }
+
     fn start(model: &'m Model, prefill_step_size: usize, plan: Plan, caches: Vec<KvCache>) -> Self {
         Self {
             model,
@@ -70,7 +104,13 @@ impl<'m> Decoder<'m> {
             length: Length::new(model.network().length_limit()),
             just_trimmed: false,
             failing: None,
+            checkpoint: None,
         }
+    }
+
+    /// The model it decodes with.
+    pub fn model(&self) -> &'m Model {
+        self.model
     }
 
     /// Tokens seen so far.
@@ -81,6 +121,12 @@ impl<'m> Decoder<'m> {
     /// What it computes with.
     pub fn composition(&self) -> &Composition {
         self.plan.composition()
+    }
+
+    /// What each cache is now, in the words of a golden's manifest: `rotating(16), quantized(4 bits,
+    /// group 32)`.
+    pub fn cache_names(&self) -> Vec<String> {
+        self.caches.iter().map(ToString::to_string).collect()
     }
 
     /// Bytes of all caches.
@@ -176,6 +222,7 @@ impl<'m> Decoder<'m> {
         }
         self.length.trim(wanted as usize);
         self.just_trimmed = true;
+        self.checkpoint = None;
         Ok(wanted as usize)
     }
 
@@ -200,6 +247,7 @@ impl<'m> Decoder<'m> {
         let empty = self.plan.new_caches(self.model)?;
         self.caches = cache::load(file, &empty, &self.model.cache_form(&self.plan))?;
         self.length.replace(self.offset());
+        self.checkpoint = None;
         self.failed = false;
         Ok(())
     }
@@ -219,10 +267,7 @@ impl<'m> Decoder<'m> {
     pub(crate) fn step_logits(&mut self, ids: &[u32]) -> Result<Array, EngineError> {
         let rows: Vec<&[u32]> = ids.chunks(1).collect();
         self.check(&rows)?;
-        self.steps += 1;
-        if let Some(fault) = self.model.fault() {
-            fault.strike(self.steps);
-        }
+        self.count_step();
         if self.is_staged() {
             return self.staged_step(&rows);
         }
@@ -244,11 +289,13 @@ impl<'m> Decoder<'m> {
         if self.is_staged() {
             let before = self.offset();
             let logits = self.staged(&ops::reshape(id, &[1, 1])?)?;
+            self.checkpoint = None;
             self.warn_past_training(before);
             return Ok(logits);
         }
         self.guarded(|decoder| {
             let before = decoder.offset();
+            decoder.checkpoint = None;
             let ids = ops::reshape(id, &[1, 1])?;
             let logits = decoder.compute(&ids)?;
             decoder.warn_past_training(before);
@@ -271,7 +318,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Checks a prompt, and returns how many of its tokens come before the last.
-    fn check_prompt(&self, rows: &[&[u32]]) -> Result<usize, EngineError> {
+    pub(crate) fn check_prompt(&self, rows: &[&[u32]]) -> Result<usize, EngineError> {
         if self.prefill_step_size == 0 {
             return Err(EngineError::ZeroPrefillStep);
         }
@@ -304,6 +351,7 @@ impl<'m> Decoder<'m> {
         let again = self.length.plan(length)?;
         if again.is_some() {
             self.caches = self.plan.new_caches(self.model)?;
+            self.checkpoint = None;
         }
         for cache in &mut self.caches {
             cache.expect(length as i32)?;
@@ -336,10 +384,19 @@ impl<'m> Decoder<'m> {
         just_trimmed.then(|| fault::stale(self.model.fault(), &self.caches, count)).flatten()
     }
 
+    /// Counts a decode step, for faults that act in one.
+    fn count_step(&mut self) {
+        self.steps += 1;
+        if let Some(fault) = self.model.fault() {
+            fault.strike(self.steps);
+        }
+    }
+
     /// Builds the graph of logits `[rows, n, vocab]` and of the caches, and evaluates neither.
     fn forward(&mut self, rows: &[&[u32]]) -> Result<Array, EngineError> {
         let ids = ids_of(rows);
         let before = self.offset();
+        self.note_call(rows);
         let logits = self.compute(&ids)?;
         self.warn_past_training(before);
         self.length.extend(rows);

@@ -98,7 +98,8 @@ fn run(settings: &Settings) -> Result<()> {
         eprintln!("{name} …");
         let mut bench = Bench::start(&root, &dir, kv, settings)?;
         bench.play(settings.rounds)?;
-        sheet.add(&name, &bench.theirs, &bench.modes, &bench.memory()?, &starts(&dir, &bench)?);
+        let memory = bench.memory()?;
+        sheet.add(&name, &bench.theirs, &bench.modes, &memory, &bench.starts()?);
     }
     println!(
         "{} prompt ids, {} new ids, {} rounds; above 1 ours, or the compiled mode, is faster\n\n{sheet}",
@@ -179,17 +180,17 @@ impl<'a> Bench<'a> {
         memory.formula = formula::bytes(self.dir, self.kv, positions)?;
         Ok(memory)
     }
-}
 
-/// What the first steps of a decoder take: where fused kernels are yet to be compiled, and where they
-/// lie compiled in the temporary folder.
-fn starts(dir: &Path, bench: &Bench) -> Result<[Starts; 2]> {
-    let empty = tempfile::tempdir()?;
-    let request = Request { mode: Mode::Starts, ..bench.request.clone() };
-    let mut starts = || {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg(player::SERVE).arg(dir).env("TMPDIR", empty.path());
-        Player::start(command)?.ask(&request)
-    };
-    Ok([starts()?, starts()?])
+    /// What the first steps of a decoder take: where fused kernels are yet to be compiled, and where
+    /// they lie compiled in the temporary folder.
+    fn starts(&self) -> Result<[Starts; 2]> {
+        let empty = tempfile::tempdir()?;
+        let request = Request { mode: Mode::Starts, ..self.request.clone() };
+        let starts = || {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.arg(player::SERVE).arg(self.dir).env("TMPDIR", empty.path());
+            Player::start(command)?.ask(&request)
+        };
+        Ok([starts()?, starts()?])
+    }
 }

@@ -74,6 +74,7 @@ mod tests {
                     not_frozen: None,
                     degenerate_because: None,
                     adapter: None,
+                    composition: None,
                 }),
             })
             .into()

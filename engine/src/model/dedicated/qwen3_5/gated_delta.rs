@@ -60,23 +60,6 @@ impl GatedDeltaNet {
         })
     }
 
-    /// The state before a call on x `[batch, n, hidden]`: zeros before the first.
-    pub(super) fn state(
-        &self,
-        x: &Array,
-        cache: &RecurrentCache,
-    ) -> Result<RecurrentState, EngineError> {
-        if let Some(state) = cache.state() {
-            return Ok(state.clone());
-        }
-        let RecurrentForm { inputs, channels, heads, value_dim, key_dim } = cache.form();
-        let batch = x.dim(0);
-        Ok(RecurrentState {
-            conv: ops::zeros(&[batch, inputs, channels], x.dtype())?,
-            memory: ops::zeros(&[batch, heads, value_dim, key_dim], Dtype::Float32)?,
-        })
-    }
-
     /// x `[batch, n, hidden]` to the same, and the state behind it.
     pub(super) fn forward(
         &self,
@@ -154,6 +137,19 @@ impl GatedDeltaNet {
         let g = recurrence::decay(&self.a_log, a, &self.dt_bias)?;
         Ok(Inputs { q, k, v, g, beta: ops::sigmoid(b)? })
     }
+}
+
+/// The state before a call on x `[batch, n, hidden]`: zeros before the first.
+pub(super) fn state(x: &Array, cache: &RecurrentCache) -> Result<RecurrentState, EngineError> {
+    if let Some(state) = cache.state() {
+        return Ok(state.clone());
+    }
+    let RecurrentForm { inputs, channels, heads, value_dim, key_dim } = cache.form();
+    let batch = x.dim(0);
+    Ok(RecurrentState {
+        conv: ops::zeros(&[batch, inputs, channels], x.dtype())?,
+        memory: ops::zeros(&[batch, heads, value_dim, key_dim], Dtype::Float32)?,
+    })
 }
 
 /// The taps of the convolution, from mlx-lm's layout or from that of the original checkpoints,

@@ -3,7 +3,7 @@
 use mlx_rs::Array;
 
 use super::attention::Attention;
-use super::gated_delta::GatedDeltaNet;
+use super::gated_delta::{self, GatedDeltaNet};
 use super::{LoadNorm, ROOT};
 use crate::cache::{KvCache, RecurrentCache, RecurrentState};
 use crate::config::{Qwen35Config, Qwen35Experts};
@@ -60,6 +60,14 @@ impl Layer {
         })
     }
 
+    /// [`Network::stretches_from`](crate::model::Network::stretches_from) of this layer.
+    pub(super) fn stretches_from(&self) -> Option<i32> {
+        match &self.mixer {
+            Mixer::Recurrent(_) => None,
+            Mixer::Attention(attention) => attention.stretches_from(),
+        }
+    }
+
     /// x `[batch, n, hidden]` to the same; `mask` is that of the attention layers.
     pub(super) fn forward(
         &self,
@@ -103,7 +111,7 @@ impl Layer {
         cache: &mut RecurrentCache,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let RecurrentState { conv, memory } = net.state(x, cache)?;
+        let RecurrentState { conv, memory } = gated_delta::state(x, cache)?;
         let [out, conv, memory] =
             sink.segment("layer", [x, &conv, &memory], |[x, conv, memory], sink| {
                 let before = RecurrentState { conv: conv.clone(), memory: memory.clone() };
