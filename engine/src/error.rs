@@ -206,6 +206,28 @@ pub enum EngineError {
         /// Tokens that can be.
         revocable: usize,
     },
+    /// A model or decoder whose sequences cannot stand beside others.
+    #[error("`{model}` cannot decode several requests side by side: {why}")]
+    NotBatchable {
+        /// The model's type.
+        model: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// A request that is not in the batch.
+    #[error("request {row} is not in the batch: it has left, or never joined")]
+    NoSuchRow {
+        /// Its number.
+        row: u64,
+    },
+    /// Ids that are not those of the tokens in a decoder.
+    #[error("{found} ids were given for a decoder that has seen {wanted} tokens")]
+    PrefixLength {
+        /// Ids given.
+        found: usize,
+        /// Tokens seen.
+        wanted: usize,
+    },
     /// An option of speculative decoding outside its range, or a draft model that does not fit.
     #[error("speculative decoding: `{option}` is {found}, wanted {wanted}")]
     SpeculateOption {
