@@ -40,10 +40,10 @@ pub struct Decoder<'m> {
     length: Length,
     /// The next call is the first after a trim.
     just_trimmed: bool,
-    /// Where a rollback can go back to, other than cache by cache.
-    checkpoint: Option<Checkpoint>,
     /// The point at which the next compiled step fails.
     failing: Option<usize>,
+    /// Where a rollback can go back to, other than cache by cache.
+    checkpoint: Option<Checkpoint>,
 }
 
 impl<'m> Decoder<'m> {
@@ -105,8 +105,8 @@ impl<'m> Decoder<'m> {
             failed: false,
             length: Length::new(model.network().length_limit()),
             just_trimmed: false,
-            checkpoint: None,
             failing: None,
+            checkpoint: None,
         }
     }
 
@@ -288,15 +288,16 @@ impl<'m> Decoder<'m> {
     /// The logits `[1, 1, vocab]` behind one more token, whose id, u32 `[1]`, may still be on its way.
     /// Nothing is evaluated: that of the logits brings the caches along.
     pub(crate) fn next_logits(&mut self, id: &Array) -> Result<Array, EngineError> {
-        self.checkpoint = None;
         if self.is_staged() {
             let before = self.offset();
             let logits = self.staged(&ops::reshape(id, &[1, 1])?)?;
+            self.checkpoint = None;
             self.warn_past_training(before);
             return Ok(logits);
         }
         self.guarded(|decoder| {
             let before = decoder.offset();
+            decoder.checkpoint = None;
             let ids = ops::reshape(id, &[1, 1])?;
             let logits = decoder.compute(&ids)?;
             decoder.warn_past_training(before);
@@ -379,18 +380,18 @@ impl<'m> Decoder<'m> {
         Ok(logits)
     }
 
+    /// The caches that a call of `count` tokens leaves behind under a fault.
+    fn stale(&mut self, count: i32) -> Option<Vec<KvCache>> {
+        let just_trimmed = std::mem::take(&mut self.just_trimmed);
+        just_trimmed.then(|| fault::stale(self.model.fault(), &self.caches, count)).flatten()
+    }
+
     /// Counts a decode step, for faults that act in one.
     fn count_step(&mut self) {
         self.steps += 1;
         if let Some(fault) = self.model.fault() {
             fault.strike(self.steps);
         }
-    }
-
-    /// The caches that a call of `count` tokens leaves behind under a fault.
-    fn stale(&mut self, count: i32) -> Option<Vec<KvCache>> {
-        let just_trimmed = std::mem::take(&mut self.just_trimmed);
-        just_trimmed.then(|| fault::stale(self.model.fault(), &self.caches, count)).flatten()
     }
 
     /// Builds the graph of logits `[rows, n, vocab]` and of the caches, and evaluates neither.

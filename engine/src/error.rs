@@ -195,17 +195,6 @@ pub enum EngineError {
         /// Whether it is a recurrent layer, rather than a window that has wrapped.
         recurrent: bool,
     },
-    /// A rollback over more tokens than the caches can take back.
-    #[error(
-        "{found} tokens were to be taken back; the caches can take back {revocable}, those of the last \
-         call or since the last checkpoint"
-    )]
-    NotRevocable {
-        /// Tokens asked for.
-        found: usize,
-        /// Tokens that can be.
-        revocable: usize,
-    },
     /// A model or decoder whose sequences cannot stand beside others.
     #[error("`{model}` cannot decode several requests side by side: {why}")]
     NotBatchable {
@@ -227,16 +216,6 @@ pub enum EngineError {
         found: usize,
         /// Tokens seen.
         wanted: usize,
-    },
-    /// An option of speculative decoding outside its range, or a draft model that does not fit.
-    #[error("speculative decoding: `{option}` is {found}, wanted {wanted}")]
-    SpeculateOption {
-        /// The option.
-        option: &'static str,
-        /// What it is.
-        found: String,
-        /// What it may be.
-        wanted: String,
     },
     /// A compiled mode asked of a network that has no segments to compile.
     #[error(
@@ -266,6 +245,27 @@ pub enum EngineError {
     Injected {
         /// The point.
         point: String,
+    },
+    /// A rollback over more tokens than the caches can take back.
+    #[error(
+        "{found} tokens were to be taken back; the caches can take back {revocable}, those of the last \
+         call or since the last checkpoint"
+    )]
+    NotRevocable {
+        /// Tokens asked for.
+        found: usize,
+        /// Tokens that can be.
+        revocable: usize,
+    },
+    /// An option of speculative decoding outside its range, or a draft model that does not fit.
+    #[error("speculative decoding: `{option}` is {found}, wanted {wanted}")]
+    SpeculateOption {
+        /// The option.
+        option: &'static str,
+        /// What it is.
+        found: String,
+        /// What it may be.
+        wanted: String,
     },
     /// Extents of a mask that no cache can have.
     #[error(

@@ -44,6 +44,9 @@ pub struct Speculated {
 /// likeliest ids are nearer to each other than that, either may be chosen. In bf16 and f16, where two
 /// ids often have the very same logit, that happens; in f32 hardly.
 ///
+/// The composition is the model's; the draft model computes with [`Composition::l1`](crate::Composition),
+/// in the mode of the options. Calls of several tokens are eager in any mode.
+///
 /// # Errors
 /// [`EngineError::SpeculateOption`] for no draft tokens and for a draft model of another vocabulary,
 /// before anything is computed; else as [`Decoder::prefill`].
@@ -54,8 +57,10 @@ pub fn speculate(
     options: &SpeculateOptions,
     on_token: impl FnMut(u32) -> ControlFlow<()>,
 ) -> Result<Speculated, EngineError> {
-    let step = options.generate.prefill_step_size;
-    let [mut model, mut draft] = [model, draft].map(|model| Decoder::new(model, step));
+    let GenerateOptions { prefill_step_size, mode, composition, .. } = &options.generate;
+    let mut model = Decoder::with(model, *prefill_step_size, composition)?;
+    let mut draft = Decoder::new(draft, *prefill_step_size);
+    draft.set_mode(*mode)?;
     speculate_with(&mut model, &mut draft, prompt, options, on_token)
 }
 

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use common::{Folder, on_mlx_thread};
 use mlx_parity_engine::{
-    Composition, Convert, Decoder, EngineError, Finish, GenerateOptions, KvBits, Model,
+    Composition, Convert, DecodeMode, Decoder, EngineError, Finish, GenerateOptions, KvBits, Model,
     SpeculateOptions, Speculated, generate, speculate, speculate_with,
 };
 use mlx_parity_tensor::{Dtype, HostTensor};
@@ -18,7 +18,13 @@ use serde_json::json;
 const PROMPT: [u32; 5] = [3, 14, 15, 9, 26];
 
 fn options(max_tokens: usize, draft_tokens: usize) -> SpeculateOptions {
-    let generate = GenerateOptions { max_tokens, prefill_step_size: 3, eos_token_ids: Vec::new() };
+    let generate = GenerateOptions {
+        max_tokens,
+        prefill_step_size: 3,
+        eos_token_ids: Vec::new(),
+        mode: DecodeMode::Eager,
+        composition: Composition::l1(),
+    };
     SpeculateOptions { generate, draft_tokens }
 }
 

@@ -70,11 +70,14 @@ impl Decoder<'_> {
         let stale = self.stale(1);
         let checkpoint = self.checkpoint.clone();
         self.note_call(rows);
-        let staged = self.staged(&ids_of(rows));
-        if staged.is_err() {
-            self.checkpoint = checkpoint;
-        }
-        let logits = staged?;
+        let logits = match self.staged(&ids_of(rows)) {
+            Ok(logits) => logits,
+            Err(error) => {
+                self.checkpoint = checkpoint;
+                return Err(error);
+            }
+        };
+        drop(checkpoint);
         self.warn_past_training(before);
         self.length.extend(rows);
         self.guarded(|decoder| ops::eval(decoder.caches.iter().flat_map(KvCache::state)))?;

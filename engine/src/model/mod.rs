@@ -55,16 +55,16 @@ pub(crate) trait Network {
         None
     }
 
-    /// The position behind which rotations go by where a call ends, so that a call of several tokens is
-    /// not those tokens one by one ([`Rope::stretches_from`](crate::nn::Rope::stretches_from)).
-    fn stretches_from(&self) -> Option<i32> {
-        None
-    }
-
     /// Whether [`Network::forward`] runs its parts without state as segments
     /// ([`TapSink::segment`]).
     fn has_segments(&self) -> bool {
         false
+    }
+
+    /// The position behind which rotations go by where a call ends, so that a call of several tokens is
+    /// not those tokens one by one ([`Rope::stretches_from`](crate::nn::Rope::stretches_from)).
+    fn stretches_from(&self) -> Option<i32> {
+        None
     }
 
     /// Whether attention reads packed keys and values.

@@ -81,11 +81,6 @@ impl Rope {
         self.0.as_ref().and_then(ScaledRope::length_limit)
     }
 
-    /// The longest sequence before periods go by where a call ends, under `dynamic`; none elsewhere.
-    pub fn stretches_from(&self) -> Option<i32> {
-        self.0.as_ref().and_then(ScaledRope::stretches_from)
-    }
-
     /// Whether periods go by the length of the sequence (`longrope`, `dynamic`), so that an array does
     /// not say enough.
     pub fn goes_by_length(&self) -> bool {
@@ -95,6 +90,11 @@ impl Rope {
     /// The array of [`At`], or the number behind it where periods go by it.
     pub fn at<'a>(&self, position: Position, array: &'a Array) -> At<'a> {
         if self.goes_by_length() { At::Known(position) } else { At::Array(array) }
+    }
+
+    /// The longest sequence before periods go by where a call ends, under `dynamic`; none elsewhere.
+    pub fn stretches_from(&self) -> Option<i32> {
+        self.0.as_ref().and_then(ScaledRope::stretches_from)
     }
 
     /// x `[batch, heads, n, d]`, whose first row stands at `at`; the same shape and dtype.

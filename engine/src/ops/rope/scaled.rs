@@ -106,6 +106,12 @@ impl ScaledRope {
         }
     }
 
+    /// Whether periods go by the length of the sequence: [`RopeScaling::Dynamic`] and
+    /// [`RopeScaling::LongRope`].
+    pub fn goes_by_length(&self) -> bool {
+        matches!(self.turning, Turning::Dynamic { .. } | Turning::ByLength { .. })
+    }
+
     /// The longest sequence under the unchanged base of [`RopeScaling::Dynamic`]; none elsewhere. Behind
     /// it, how far a row turns depends on where its call ends.
     pub fn stretches_from(&self) -> Option<i32> {
@@ -113,12 +119,6 @@ impl ScaledRope {
             Turning::Dynamic { max_position_embeddings, .. } => Some(max_position_embeddings),
             _ => None,
         }
-    }
-
-    /// Whether periods go by the length of the sequence: [`RopeScaling::Dynamic`] and
-    /// [`RopeScaling::LongRope`].
-    pub fn goes_by_length(&self) -> bool {
-        matches!(self.turning, Turning::Dynamic { .. } | Turning::ByLength { .. })
     }
 
     /// x `[batch, .., n, d]`, whose first row stands at `offset` of a sequence of `length` tokens, which
