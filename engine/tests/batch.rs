@@ -32,7 +32,7 @@ impl Fixture {
         let file = SafetensorsFile::open(&path).expect("the committed fixture");
         let ids = |key: &str| serde_json::from_str(&file.metadata()[key]).expect("ids");
         let (prompts, forced) = (ids("prompts"), ids("forced"));
-        Self { prompts, forced, file }
+        Self { file, prompts, forced }
     }
 
     fn script(&self, name: &str) -> Vec<String> {

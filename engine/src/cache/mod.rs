@@ -262,10 +262,9 @@ impl KvCache {
     /// recurrent state cannot go back.
     pub fn is_trimmable(&self) -> bool {
         match self {
-            Self::Plain(_) | Self::Quantized(_) => true,
+            Self::Plain(_) | Self::Quantized(_) | Self::Padded(_) => true,
             Self::Rotating(cache) => cache.is_trimmable(),
             Self::RotatingQuantized(cache) => cache.is_trimmable(),
-            Self::Padded(_) => true,
             Self::PaddedRotating(cache) => cache.is_trimmable(),
             Self::Recurrent(_) => false,
         }
@@ -294,8 +293,7 @@ impl KvCache {
             Self::Quantized(cache) => cache.offset(),
             Self::RotatingQuantized(cache) => cache.rows().revocable(),
             Self::Padded(_) | Self::PaddedRotating(_) if self.is_trimmable() => self.offset(),
-            Self::Padded(_) | Self::PaddedRotating(_) => 0,
-            Self::Recurrent(_) => 0,
+            Self::Padded(_) | Self::PaddedRotating(_) | Self::Recurrent(_) => 0,
         }
     }
 
