@@ -143,6 +143,16 @@ impl<'m> Decoder<'m> {
         Ok(wanted as usize)
     }
 
+    /// Fills every slot of the caches that no later token may attend to with NaN: for checks that none
+    /// does.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws, [`EngineError::DecoderFailed`] after a failed call.
+    pub fn poison_unused(&mut self) -> Result<(), EngineError> {
+        self.sound()?;
+        self.caches.iter_mut().try_for_each(KvCache::poison_unused)
+    }
+
     /// Writes the caches to a safetensors file, whole buffers and counters, for
     /// [`Decoder::load_caches`] of a decoder of the same model.
     ///

@@ -3,6 +3,7 @@
 
 mod mask;
 mod plain;
+mod poison;
 mod recurrent;
 mod rotating;
 mod saved;

@@ -41,6 +41,10 @@ impl PlainCache {
         self.buffers.as_ref()
     }
 
+    pub(super) fn buffers_mut(&mut self) -> Option<&mut Buffers> {
+        self.buffers.as_mut()
+    }
+
     /// The cache that held `buffers` and had seen `offset` positions.
     pub(super) fn restored(buffers: Option<Buffers>, offset: i32) -> Self {
         Self { buffers, offset, length: None }

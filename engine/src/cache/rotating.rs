@@ -52,6 +52,10 @@ impl RotatingCache {
         self.buffers.as_ref()
     }
 
+    pub(super) fn buffers_mut(&mut self) -> Option<&mut Buffers> {
+        self.buffers.as_mut()
+    }
+
     /// The cache that held `buffers` and stood at `counters`.
     pub(super) fn restored(buffers: Option<Buffers>, counters: Counters) -> Self {
         let Counters { offset, index, max_size, keep } = counters;

@@ -25,6 +25,9 @@ struct WireMeta {
     model: String,
     prompt: Prompt,
     why: String,
+    /// Part of `verify --quick`.
+    #[serde(default)]
+    quick: bool,
     #[serde(default)]
     bits_on: Vec<String>,
     #[serde(default)]
@@ -33,15 +36,20 @@ struct WireMeta {
     config: Vec<WireChange>,
 }
 
-/// One of `chunk`, `trim` with `at`, `refused-trim-at`, `save-at`, `batch`.
+/// One of `again`, `chunk`, `trim` with `at`, `refused-trim-at`, `save-at`, `poison-at`, `refusal-at`,
+/// `batch`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct WirePath {
+pub(super) struct WirePath {
+    #[serde(default)]
+    again: bool,
     chunk: Option<usize>,
     trim: Option<usize>,
     at: Option<usize>,
     refused_trim_at: Option<usize>,
     save_at: Option<usize>,
+    poison_at: Option<usize>,
+    refusal_at: Option<usize>,
     batch: Option<usize>,
     relation: Relation,
     /// Why it is not every bit; only with `close`.
@@ -92,13 +100,15 @@ fn validate(path: &FilePath, wire: &WireMeta) -> Result<Case, CaseError> {
     if wire.why.trim().is_empty() {
         return Err(invalid("`why` is empty: say what this case is there to catch".to_owned()));
     }
-    let paths = wire.paths.iter().map(one_path).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+    let paths =
+        wire.paths.iter().map(WirePath::path).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
     let config: Vec<_> =
         wire.config.iter().map(changes).collect::<Result<_, _>>().map_err(invalid)?;
     let case = MetaCase {
         model: wire.model.clone(),
         prompt: wire.prompt.clone(),
         bits_on: wire.bits_on.clone(),
+        quick: wire.quick,
         paths,
         config: config.concat(),
     };
@@ -126,34 +136,44 @@ fn validate(path: &FilePath, wire: &WireMeta) -> Result<Case, CaseError> {
     })
 }
 
-fn one_path(wire: &WirePath) -> Result<Path, String> {
-    let WirePath { chunk, trim, at, refused_trim_at, save_at, batch, .. } = *wire;
-    let route = match (chunk, trim.zip(at), refused_trim_at, save_at, batch) {
-        (Some(size), None, None, None, None) => Route::Chunk(size),
-        (None, Some((tokens, at)), None, None, None) => Route::Trim { at, tokens },
-        (None, None, Some(at), None, None) => Route::RefusedTrim { at },
-        (None, None, None, Some(at), None) => Route::Save { at },
-        (None, None, None, None, Some(rows)) => Route::Batch(rows),
-        _ => {
-            let wanted = "one of chunk, trim and at, refused-trim-at, save-at, batch";
-            return Err(format!("a path names {wanted}"));
+impl WirePath {
+    /// The path, checked.
+    pub(super) fn path(&self) -> Result<Path, String> {
+        let route = self.route()?;
+        let why = self.why.as_deref().unwrap_or_default().trim();
+        if (self.relation == Relation::Close) == why.is_empty() {
+            let name = route.name();
+            return Err(format!(
+                "`{name}`: `why` says why bits may differ, with `close` and only there"
+            ));
         }
-    };
-    let numbers = [chunk, trim, at, refused_trim_at, save_at, batch];
-    if numbers.contains(&Some(0)) || trim.is_some() != at.is_some() {
-        return Err(format!(
-            "`{}`: wanted numbers above 0, and `at` with `trim` alone",
-            route.name()
-        ));
+        Ok(Path { route, relation: self.relation })
     }
-    let why = wire.why.as_deref().unwrap_or_default().trim();
-    if (wire.relation == Relation::Close) == why.is_empty() {
-        let name = route.name();
-        return Err(format!(
-            "`{name}`: `why` says why bits may differ, with `close` and only there"
-        ));
+
+    fn route(&self) -> Result<Route, String> {
+        let trim = self.trim.zip(self.at);
+        let named = [
+            self.again.then_some(Route::Again),
+            self.chunk.map(Route::Chunk),
+            trim.map(|(tokens, at)| Route::Trim { at, tokens }),
+            self.refused_trim_at.map(|at| Route::RefusedTrim { at }),
+            self.save_at.map(|at| Route::Save { at }),
+            self.poison_at.map(|at| Route::Poison { at }),
+            self.refusal_at.map(|at| Route::Refusal { at }),
+            self.batch.map(Route::Batch),
+        ];
+        let mut named = named.into_iter().flatten();
+        let (Some(route), None) = (named.next(), named.next()) else {
+            let wanted = "again, chunk, trim and at, refused-trim-at, save-at, poison-at, \
+                          refusal-at, batch";
+            return Err(format!("a path names one of {wanted}"));
+        };
+        if route.numbers().contains(&0) || self.trim.is_some() != self.at.is_some() {
+            let name = route.name();
+            return Err(format!("`{name}`: wanted numbers above 0, and `at` with `trim` alone"));
+        }
+        Ok(route)
     }
-    Ok(Path { route, relation: wire.relation })
 }
 
 fn changes(wire: &WireChange) -> Result<Vec<ConfigChange>, String> {

@@ -7,6 +7,7 @@ mod denoise;
 mod denoise_file;
 mod file;
 mod filter;
+mod matrix_file;
 mod meta_file;
 mod op_file;
 mod toml_dir;
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::toml_dir::read as read_toml;
 pub use self::{
     denoise::{Denoise, DenoiseSettings, SamplerName},
-    file::load_all,
+    file::{load_all, load_matrix},
     filter::{Filter, parse_shard},
 };
 use crate::{meta::MetaCase, ops::OpCase, row::Tier};

@@ -4,6 +4,7 @@
 
 mod budget;
 mod config;
+pub mod matrix;
 mod path;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     budget::{Budget, Kept},
     config::{ConfigChange, Effect},
+    matrix::{CacheKind, Cell, Column, Listed, Matrix},
     path::{Path, Relation, Route},
 };
 use crate::case::Prompt;
@@ -26,6 +28,9 @@ pub struct MetaCase {
     /// Backends on which [`Relation::Bits`] has been measured to hold; elsewhere
     /// [`Relation::Close`] is what such a check is held to.
     pub bits_on: Vec<String>,
+    /// Part of `verify --quick`.
+    #[serde(default)]
+    pub quick: bool,
     /// Other ways to the logits of the prompt.
     pub paths: Vec<Path>,
     /// Changes of the config.

@@ -16,6 +16,9 @@ pub struct Path {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Route {
+    /// The whole prompt but its last token in one call, twice: what other ways are compared with does
+    /// not change from one decoder to the next.
+    Again,
     /// Prefill in chunks of this many tokens (1: one by one), against the whole prompt but its last
     /// token in one call.
     Chunk(usize),
@@ -38,6 +41,18 @@ pub enum Route {
         /// Tokens before the save.
         at: usize,
     },
+    /// Every slot of the caches that no later token may attend to filled with NaN after `at` tokens, then
+    /// the rest; against the same without.
+    Poison {
+        /// Tokens before.
+        at: usize,
+    },
+    /// Calls that must be refused after `at` tokens (an id out of the vocabulary in a step and in a
+    /// prompt, no ids, one row too many), then the rest; against the same without.
+    Refusal {
+        /// Tokens before.
+        at: usize,
+    },
     /// This many different prompts in one batch, each row against the same prompt alone.
     Batch(usize),
 }
@@ -46,11 +61,14 @@ impl Route {
     /// The name within the case: `chunk-16`, `trim-3-at-20`, `batch-2`.
     pub fn name(self) -> String {
         match self {
+            Self::Again => "again".to_owned(),
             Self::Chunk(1) => "one-by-one".to_owned(),
             Self::Chunk(size) => format!("chunk-{size}"),
             Self::Trim { at, tokens } => format!("trim-{tokens}-at-{at}"),
             Self::RefusedTrim { at } => format!("refused-trim-at-{at}"),
             Self::Save { at } => format!("save-at-{at}"),
+            Self::Poison { at } => format!("poison-at-{at}"),
+            Self::Refusal { at } => format!("refusal-at-{at}"),
             Self::Batch(rows) => format!("batch-{rows}"),
         }
     }
@@ -58,8 +76,25 @@ impl Route {
     /// The least number of prompt tokens that it takes.
     pub fn tokens(self) -> usize {
         match self {
-            Self::Chunk(_) | Self::Batch(_) => 2,
-            Self::Trim { at, .. } | Self::RefusedTrim { at } | Self::Save { at } => at + 1,
+            Self::Again | Self::Chunk(_) | Self::Batch(_) => 2,
+            Self::Trim { at, .. }
+            | Self::RefusedTrim { at }
+            | Self::Save { at }
+            | Self::Poison { at }
+            | Self::Refusal { at } => at + 1,
+        }
+    }
+
+    /// Its numbers.
+    pub fn numbers(self) -> Vec<usize> {
+        match self {
+            Self::Again => Vec::new(),
+            Self::Chunk(number) | Self::Batch(number) => vec![number],
+            Self::Trim { at, tokens } => vec![at, tokens],
+            Self::RefusedTrim { at }
+            | Self::Save { at }
+            | Self::Poison { at }
+            | Self::Refusal { at } => vec![at],
         }
     }
 }

@@ -61,6 +61,12 @@ enum MetaError {
         /// What it had to do.
         wanted: &'static str,
     },
+    /// A call that had to be refused was taken.
+    #[error("{what} was taken, wanted a refusal")]
+    NotRefused {
+        /// What was taken.
+        what: &'static str,
+    },
     /// A job of another kind, or without its model.
     #[error("the job came without a model for this case")]
     NoModel,

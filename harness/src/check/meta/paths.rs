@@ -50,12 +50,15 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
     let started = Instant::now();
     let (model, ids) = (&bench.model, bench.ids.as_slice());
     let pairs = match path.route {
+        Route::Again => chunked(model, ids, ids.len())?,
         Route::Chunk(size) => chunked(model, ids, size)?,
         Route::Trim { at, tokens } => {
             cut(model, ids, at, |decoder| detour(decoder, model, ids, tokens))?
         }
         Route::RefusedTrim { at } => cut(model, ids, at, refused_trim)?,
         Route::Save { at } => cut(model, ids, at, |decoder| saved(decoder, model))?,
+        Route::Poison { at } => cut(model, ids, at, |decoder| Ok(decoder.poison_unused()?))?,
+        Route::Refusal { at } => cut(model, ids, at, |decoder| refusals(decoder, model))?,
         Route::Batch(rows) => batch(model, ids, rows)?,
     };
     let engine_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -131,6 +134,32 @@ fn refused_trim(decoder: &mut Decoder) -> Result<(), MetaError> {
             wanted: "a refusal, since a window has wrapped or a layer is recurrent",
         }),
     }
+}
+
+/// Calls that are refused before anything is computed.
+fn refusals(decoder: &mut Decoder, model: &Model) -> Result<(), MetaError> {
+    let (seen, out) = (decoder.offset(), model.vocab_size() as u32);
+    let refused = [
+        ("a step of an id out of the vocabulary", decoder.step(out).err()),
+        ("a prompt with one", decoder.prefill(&[0, 1, out]).err()),
+        ("a prompt of no ids", decoder.prefill(&[]).err()),
+        ("a step of one row too many", decoder.step_batch(&[0, 1]).err()),
+    ];
+    for (what, error) in refused {
+        match error {
+            Some(
+                EngineError::TokenOutOfRange { .. }
+                | EngineError::EmptyPrompt
+                | EngineError::BatchSize { .. },
+            ) => {}
+            Some(error) => return Err(error.into()),
+            None => return Err(MetaError::NotRefused { what }),
+        }
+    }
+    if decoder.offset() != seen {
+        return Err(MetaError::NotRefused { what: "a position of a refused call" });
+    }
+    Ok(())
 }
 
 /// Goes on in a fresh decoder with the caches of the given one.

@@ -1,0 +1,148 @@
+//! The meta matrix: every synthetic model over every kind of cache and every way through it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{MetaCase, Path};
+use crate::{
+    case::{Case, Kind, Prompt},
+    row::Tier,
+    synthetic::Lane,
+};
+
+/// A synthetic model, as the matrix lists it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    /// Its `model_type`: a line of the printed matrix.
+    pub model_type: String,
+    /// Its folder's name.
+    pub name: String,
+}
+
+/// The table of `goldens/cases/meta/matrix.toml`, read and checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matrix {
+    /// The models, by type.
+    pub models: Vec<Listed>,
+    /// What all its checks are there to catch.
+    pub why: String,
+    /// The prompt of every cell.
+    pub prompt: Prompt,
+    /// As in [`MetaCase`].
+    pub bits_on: Vec<String>,
+    /// Models of `verify --quick`.
+    pub quick: BTreeSet<String>,
+    /// Names for sets of models, as `not_for` uses them.
+    pub traits: BTreeMap<String, BTreeSet<String>>,
+    /// Models without any check, each with the reason.
+    pub left_out: BTreeMap<String, String>,
+    /// A block of the printed matrix each.
+    pub caches: Vec<CacheKind>,
+    /// A column of the printed matrix each.
+    pub columns: Vec<Column>,
+}
+
+/// One way to fill the caches.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CacheKind {
+    /// Part of the case's id.
+    pub name: String,
+    /// What it is, for people.
+    pub title: String,
+    /// Formats of the weights.
+    pub lanes: Vec<Lane>,
+    /// Traits whose models cannot have it, each with the reason.
+    pub not_for: BTreeMap<String, String>,
+}
+
+/// Checks of one kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// The heading.
+    pub name: String,
+    /// The checks of a cell.
+    pub paths: Vec<Path>,
+    /// Traits, cache kinds or models without a check here, each with the reason.
+    pub not_for: BTreeMap<String, String>,
+}
+
+/// What is in a cell of the matrix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cell {
+    /// Ids of its checks.
+    Checks(Vec<String>),
+    /// Why there is none.
+    Empty(String),
+}
+
+/// The name of the matrix's cases: their ids start with `meta/matrix/`.
+pub const NAME: &str = "matrix";
+
+impl Matrix {
+    /// A case for each model, cache kind and lane that has a check.
+    pub fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for cache in &self.caches {
+            for model in &self.models {
+                cases.extend(cache.lanes.iter().filter_map(|lane| self.case(model, cache, *lane)));
+            }
+        }
+        cases
+    }
+
+    fn case(&self, model: &Listed, cache: &CacheKind, lane: Lane) -> Option<Case> {
+        let filled = |column: &&Column| self.empty(model, cache, column).is_none();
+        let columns = self.columns.iter().filter(filled);
+        let paths: Vec<Path> = columns.flat_map(|column| column.paths.iter().cloned()).collect();
+        if paths.is_empty() {
+            return None;
+        }
+        Some(Case {
+            id: id(model, cache, lane),
+            tier: Tier::Meta,
+            why: self.why.clone(),
+            kind: Kind::Meta(MetaCase {
+                model: format!("{}-{}", model.name, lane.name()),
+                prompt: self.prompt.clone(),
+                bits_on: self.bits_on.clone(),
+                quick: self.quick.contains(&model.name),
+                paths,
+                config: Vec::new(),
+            }),
+        })
+    }
+
+    /// What a model, a cache kind and a column have in common.
+    pub fn cell(&self, model: &Listed, cache: &CacheKind, column: &Column) -> Cell {
+        if let Some(reason) = self.empty(model, cache, column) {
+            return Cell::Empty(reason.to_owned());
+        }
+        let checks = cache.lanes.iter().flat_map(|lane| {
+            let case = id(model, cache, *lane);
+            column.paths.iter().map(move |path| format!("{case}/{}", path.route.name()))
+        });
+        Cell::Checks(checks.collect())
+    }
+
+    /// Why there is no check.
+    fn empty<'a>(
+        &'a self,
+        model: &Listed,
+        cache: &'a CacheKind,
+        column: &'a Column,
+    ) -> Option<&'a str> {
+        let fits = |name: &str| {
+            name == model.name || name == cache.name || self.has(model, name)
+        };
+        let reasons = cache.not_for.iter().chain(&column.not_for);
+        let mut reasons = reasons.filter(|(name, _)| fits(name)).map(|(_, reason)| reason);
+        self.left_out.get(&model.name).or_else(|| reasons.next()).map(String::as_str)
+    }
+
+    fn has(&self, model: &Listed, name: &str) -> bool {
+        self.traits.get(name).is_some_and(|models| models.contains(&model.name))
+    }
+}
+
+fn id(model: &Listed, cache: &CacheKind, lane: Lane) -> String {
+    format!("{}/{NAME}/{}/{}-{}", Tier::Meta.name(), cache.name, model.name, lane.name())
+}
