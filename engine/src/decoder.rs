@@ -7,6 +7,7 @@ use mlx_rs::Array;
 
 use crate::array::to_host;
 use crate::cache::{self, KvCache};
+use crate::composition::{Composition, Plan};
 use crate::error::{EngineError, op};
 use crate::fault;
 use crate::length::Length;
@@ -20,6 +21,7 @@ pub const DEFAULT_PREFILL_STEP_SIZE: usize = 2048;
 /// A model and the caches of one sequence, or of several of equal length side by side.
 pub struct Decoder<'m> {
     model: &'m Model,
+    plan: Plan,
     caches: Vec<KvCache>,
     prefill_step_size: usize,
     steps: usize,
@@ -34,9 +36,28 @@ pub struct Decoder<'m> {
 impl<'m> Decoder<'m> {
     /// A decoder at the start of a sequence.
     pub fn new(model: &'m Model, prefill_step_size: usize) -> Self {
+        Self::start(model, prefill_step_size, Plan::l1(), model.network().new_caches())
+    }
+
+    /// A decoder at the start of a sequence that computes with a composition.
+    ///
+    /// # Errors
+    /// [`EngineError::Composition`] where the model cannot carry it.
+    pub fn with(
+        model: &'m Model,
+        prefill_step_size: usize,
+        composition: &Composition,
+    ) -> Result<Self, EngineError> {
+        let plan = Plan::new(model, composition)?;
+        let caches = plan.new_caches(model)?;
+        Ok(Self::start(model, prefill_step_size, plan, caches))
+    }
+
+    fn start(model: &'m Model, prefill_step_size: usize, plan: Plan, caches: Vec<KvCache>) -> Self {
         Self {
             model,
-            caches: model.network().new_caches(),
+            plan,
+            caches: fault::planted(model.fault(), caches),
             prefill_step_size,
             steps: 0,
             sink: TapSink::default(),
@@ -50,6 +71,16 @@ impl<'m> Decoder<'m> {
     /// Tokens seen so far.
     pub fn offset(&self) -> usize {
         self.caches.first().map_or(0, |cache| cache.offset() as usize)
+    }
+
+    /// What it computes with.
+    pub fn composition(&self) -> &Composition {
+        self.plan.composition()
+    }
+
+    /// Bytes of all caches.
+    pub fn cache_bytes(&self) -> usize {
+        self.caches.iter().map(KvCache::bytes).sum()
     }
 
     /// Tokens of a prompt that one call takes.
@@ -129,15 +160,15 @@ impl<'m> Decoder<'m> {
     /// and nothing is forgotten; [`EngineError::DecoderFailed`] after a failed call.
     pub fn trim(&mut self, count: usize) -> Result<usize, EngineError> {
         self.sound()?;
-        if let Some(layer) = self.caches.iter().position(|cache| !cache.is_trimmable()) {
+        let (fault, stuck) = (self.model.fault(), |cache: &KvCache| !cache.is_trimmable());
+        if let Some(layer) = self.caches.iter().position(stuck)
+            && !fault::trims_anything(fault)
+        {
             let recurrent = matches!(self.caches[layer], KvCache::Recurrent(_));
             return Err(EngineError::NotTrimmable { layer, seen: self.offset(), recurrent });
         }
         let wanted = count.min(self.offset()) as i32;
-        let trimmed = fault::trimmed(self.model.fault(), wanted);
-        for cache in &mut self.caches {
-            cache.trim(trimmed);
-        }
+        fault::trim(fault, &mut self.caches, wanted);
         self.length.trim(wanted as usize);
         self.just_trimmed = true;
         Ok(wanted as usize)
@@ -161,18 +192,19 @@ impl<'m> Decoder<'m> {
     /// throws, [`EngineError::DecoderFailed`] after a failed call.
     pub fn save_caches(&self, file: &Path) -> Result<(), EngineError> {
         self.sound()?;
-        cache::save(file, &self.caches, &self.model.cache_form())
+        cache::save(file, &self.caches, &self.model.cache_form(&self.plan))
     }
 
     /// Puts saved caches in the place of this decoder's own.
     ///
     /// # Errors
-    /// [`EngineError::SavedCaches`] where they are another model's, or of another shape, dtype or
+    /// [`EngineError::SavedCaches`] where they are another model's or composition's, or of another shape, dtype or
     /// window than this model's, or the file contradicts itself; [`EngineError::Safetensors`] where it
     /// cannot be read. The decoder is then as it was.
     pub fn load_caches(&mut self, file: &Path) -> Result<(), EngineError> {
-        let empty = self.model.network().new_caches();
-        self.caches = cache::load(file, &empty, &self.model.cache_form())?;
+        let empty = self.plan.new_caches(self.model)?;
+        let loaded = cache::load(file, &empty, &self.model.cache_form(&self.plan))?;
+        self.caches = fault::loaded(self.model.fault(), loaded, &self.caches)?;
         self.length.replace(self.offset());
         self.failed = false;
         Ok(())
@@ -215,8 +247,7 @@ impl<'m> Decoder<'m> {
         self.guarded(|decoder| {
             let before = decoder.offset();
             let ids = ops::reshape(id, &[1, 1])?;
-            let network = decoder.model.network();
-            let logits = network.forward(&ids, &mut decoder.caches, &mut decoder.sink)?;
+            let logits = decoder.compute(&ids)?;
             decoder.warn_past_training(before);
             Ok(logits)
         })
@@ -237,7 +268,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Checks a prompt, and returns how many of its tokens come before the last.
-    fn check_prompt(&self, rows: &[&[u32]]) -> Result<usize, EngineError> {
+    fn check_prompt(&mut self, rows: &[&[u32]]) -> Result<usize, EngineError> {
         if self.prefill_step_size == 0 {
             return Err(EngineError::ZeroPrefillStep);
         }
@@ -269,7 +300,7 @@ impl<'m> Decoder<'m> {
         let length = self.offset() + count;
         let again = self.length.plan(length)?;
         if again.is_some() {
-            self.caches = self.model.network().new_caches();
+            self.caches = self.plan.new_caches(self.model)?;
         }
         for cache in &mut self.caches {
             cache.expect(length as i32)?;
@@ -298,6 +329,7 @@ impl<'m> Decoder<'m> {
         if let Some(stale) = stale {
             self.caches = stale;
         }
+        fault::called(self.model.fault(), &mut self.caches, [rows.len(), count as usize])?;
         Ok(logits)
     }
 
@@ -307,9 +339,17 @@ impl<'m> Decoder<'m> {
         let ids: Vec<i32> = rows.iter().copied().flatten().map(|&id| id as i32).collect();
         let ids = Array::from_slice(&ids, &[rows.len() as i32, rows[0].len() as i32]);
         let before = self.offset();
-        let logits = self.model.network().forward(&ids, &mut self.caches, &mut self.sink)?;
+        let logits = self.compute(&ids)?;
         self.warn_past_training(before);
         self.length.extend(rows);
+        Ok(logits)
+    }
+
+    /// The network's graph for ids `[rows, n]`, and that of the conversion behind it.
+    fn compute(&mut self, ids: &Array) -> Result<Array, EngineError> {
+        self.model.set_lora(self.plan.lora());
+        let logits = self.model.network().forward(ids, &mut self.caches, &mut self.sink)?;
+        self.plan.convert(&mut self.caches)?;
         Ok(logits)
     }
 
@@ -338,7 +378,15 @@ impl<'m> Decoder<'m> {
 
     /// Checks a call: the model decodes token by token, and of the rows there are as many as the caches hold, of one length above zero, and
     /// MLX will find all their ids.
-    fn check(&self, rows: &[&[u32]]) -> Result<(), EngineError> {
+    fn check(&mut self, rows: &[&[u32]]) -> Result<(), EngineError> {
+        let checked = self.check_rows(rows);
+        if checked.is_err() {
+            fault::refused(self.model.fault(), &mut self.caches);
+        }
+        checked
+    }
+
+    fn check_rows(&self, rows: &[&[u32]]) -> Result<(), EngineError> {
         self.model.autoregressive()?;
         let wanted = rows.first().map_or(0, |row| row.len());
         if wanted == 0 {

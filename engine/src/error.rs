@@ -218,6 +218,16 @@ pub enum EngineError {
         /// What the layer needs.
         wanted: String,
     },
+    /// A composition that the model cannot carry.
+    #[error("composition: {what} is {found}, wanted {wanted}")]
+    Composition {
+        /// What does not fit.
+        what: String,
+        /// What it is.
+        found: String,
+        /// What it must be.
+        wanted: String,
+    },
     /// Saved caches of another model, or a file that contradicts itself.
     #[error("{}: {what} is {found}, wanted {wanted}", file.display())]
     SavedCaches {

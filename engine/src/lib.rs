@@ -2,7 +2,9 @@
 
 mod adapter;
 pub mod array;
+mod attention;
 pub mod cache;
+mod composition;
 pub mod config;
 mod decoder;
 mod denoise;
@@ -21,6 +23,7 @@ mod tokenizer;
 mod weights;
 
 pub use adapter::Adapter;
+pub use composition::{Composition, Convert, KvBits, Lora, Route, TILE};
 pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 pub use denoise::{DenoiseOptions, DenoiseStep, Denoised, Sampler};
 pub use error::EngineError;

@@ -61,8 +61,9 @@ fn check(
     let mut start = 0;
     for &count in chunks {
         let mask = cache.mask(count, window).expect("a mask");
-        let (keys, values) =
+        let seen =
             cache.update(&rows(start, count, 1.0), &rows(start, count, -1.0)).expect("an update");
+        let (keys, values) = seen.plain().expect("plain rows");
         let stored = positions(&keys, &values);
         for (query, seen) in attended(&mask, count as usize, &stored).into_iter().enumerate() {
             let position = start + query as i32;

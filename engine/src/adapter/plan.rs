@@ -1,10 +1,13 @@
 //! Which residual goes to which layer (`linear_to_lora_layers` of `mlx_lm/tuner/utils.py`).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use mlx_rs::Array;
 
 use super::Adapter;
+use crate::composition::Lora;
 use crate::error::EngineError;
 use crate::nn::{Residual, Slot};
 
@@ -22,7 +25,8 @@ fn within_block(path: &str) -> Option<(usize, &str)> {
 }
 
 impl Adapter {
-    /// The residual of every layer that the adapter changes, for a model of `blocks` blocks.
+    /// The residual of every layer that the adapter changes, for a model of `blocks` blocks; `lora` says
+    /// at each call what becomes of it.
     ///
     /// # Errors
     /// [`EngineError::UnsupportedConfig`] for a key that names no linear layer;
@@ -32,6 +36,7 @@ impl Adapter {
         &self,
         linears: &BTreeMap<String, Slot>,
         blocks: usize,
+        lora: &Rc<Cell<Lora>>,
     ) -> Result<Vec<(Slot, Residual)>, EngineError> {
         self.check_keys(linears)?;
         let mut unread: BTreeSet<&str> = self.tensors.keys().map(String::as_str).collect();
@@ -57,7 +62,8 @@ impl Adapter {
             };
             let (a, b) = (take("lora_a", [inputs, rank]), take("lora_b", [rank, outputs]));
             if let (Some(a), Some(b)) = (a, b) {
-                planned.push((slot.clone(), Residual { a, b, scale: self.config.scale }));
+                let (scale, lora) = (self.config.scale, Rc::clone(lora));
+                planned.push((slot.clone(), Residual { a, b, scale, lora }));
             }
         }
         if missing.is_empty() && unfit.is_empty() && unread.is_empty() {

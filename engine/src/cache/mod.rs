@@ -1,24 +1,36 @@
 //! Caches, layer by layer, as `mlx_lm/models/cache.py` keeps them: keys and values of positions, or the
 //! state of a recurrent layer.
 
+mod buffers;
 mod mask;
 mod plain;
 mod poison;
+mod quantized;
 mod recurrent;
 mod rotating;
+mod rotating_quantized;
+mod rows;
 mod saved;
+mod spoil;
 
+pub(crate) use buffers::Buffers;
+pub use buffers::Part;
 pub use mask::{DeadRows, MaskRule, added, causal_mask};
 pub use plain::PlainCache;
+pub use quantized::QuantizedCache;
 pub use recurrent::{RecurrentCache, RecurrentForm, RecurrentState};
 pub use rotating::RotatingCache;
+pub use rotating_quantized::RotatingQuantizedCache;
+pub use rows::Rows;
 pub(crate) use saved::{Form, load, save};
 
 use mlx_rs::Array;
 
+use crate::composition::Route;
 use crate::error::EngineError;
 use crate::nn::Position;
-use crate::ops::Mask;
+use crate::ops::packed::Packed;
+use crate::ops::{Affine, Mask};
 
 /// Positions a buffer grows by at a time.
 pub(crate) const STEP: i32 = 256;
@@ -31,6 +43,10 @@ pub enum KvCache {
     Plain(PlainCache),
     /// Keeps a window of positions.
     Rotating(RotatingCache),
+    /// Keeps every position, packed.
+    Quantized(QuantizedCache),
+    /// Keeps a window of positions, packed.
+    RotatingQuantized(RotatingQuantizedCache),
     /// Keeps what all positions add up to.
     Recurrent(RecurrentCache),
 }
@@ -41,6 +57,8 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.offset(),
             Self::Rotating(cache) => cache.offset(),
+            Self::Quantized(cache) => cache.offset(),
+            Self::RotatingQuantized(cache) => cache.offset(),
             Self::Recurrent(cache) => cache.offset(),
         }
     }
@@ -49,7 +67,10 @@ impl KvCache {
     pub fn position(&self) -> Position {
         match self {
             Self::Plain(cache) => cache.position(),
-            Self::Rotating(_) | Self::Recurrent(_) => self.offset().into(),
+            Self::Quantized(cache) => cache.position(),
+            Self::Rotating(_) | Self::RotatingQuantized(_) | Self::Recurrent(_) => {
+                self.offset().into()
+            }
         }
     }
 
@@ -64,7 +85,11 @@ impl KvCache {
                 cache.expect(length);
                 return Ok(());
             }
-            Self::Rotating(_) => "a window",
+            Self::Quantized(cache) => {
+                cache.expect(length);
+                return Ok(());
+            }
+            Self::Rotating(_) | Self::RotatingQuantized(_) => "a window",
             Self::Recurrent(_) => "a recurrent state",
         };
         let wanted = "every position, as rotations that change with the length need".to_owned();
@@ -75,15 +100,44 @@ impl KvCache {
     ///
     /// # Errors
     /// [`EngineError::Op`] where MLX throws, [`EngineError::CacheForm`] for a recurrent layer's cache.
-    pub fn update(&mut self, keys: &Array, values: &Array) -> Result<(Array, Array), EngineError> {
+    pub fn update(&mut self, keys: &Array, values: &Array) -> Result<Rows, EngineError> {
+        let (keys, values) = match self {
+            Self::Plain(cache) => cache.update(keys, values)?,
+            Self::Rotating(cache) => cache.update(keys, values)?,
+            Self::Quantized(cache) => return cache.update(keys, values),
+            Self::RotatingQuantized(cache) => return cache.update(keys, values),
+            Self::Recurrent(_) => {
+                return Err(EngineError::CacheForm {
+                    found: "a recurrent state".to_owned(),
+                    wanted: "keys and values".to_owned(),
+                });
+            }
+        };
+        Ok(Rows::Plain { keys, values })
+    }
+
+    /// Whether it keeps keys and values, plain or packed.
+    pub fn keeps_rows(&self) -> bool {
+        !matches!(self, Self::Recurrent(_))
+    }
+
+    /// Packs a plain cache's rows, and has it pack what comes; any other stays as it is
+    /// (`quantize_cache_layer` of mlx-optiq's `runtime/kv/rotating.py`).
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws, as for a width that the group size does not divide.
+    pub(crate) fn pack(&mut self, packing: Affine, route: Route) -> Result<(), EngineError> {
         match self {
-            Self::Plain(cache) => cache.update(keys, values),
-            Self::Rotating(cache) => cache.update(keys, values),
-            Self::Recurrent(_) => Err(EngineError::CacheForm {
-                found: "a recurrent state".to_owned(),
-                wanted: "keys and values".to_owned(),
-            }),
+            Self::Plain(cache) => {
+                *self = Self::Quantized(QuantizedCache::of(cache, packing, route)?);
+            }
+            Self::Rotating(cache) => {
+                let packed = RotatingQuantizedCache::of(cache, packing, route)?;
+                *self = Self::RotatingQuantized(packed);
+            }
+            _ => {}
         }
+        Ok(())
     }
 
     /// The cache of a recurrent layer.
@@ -93,7 +147,7 @@ impl KvCache {
     pub fn recurrent(&mut self) -> Result<&mut RecurrentCache, EngineError> {
         match self {
             Self::Recurrent(cache) => Ok(cache),
-            Self::Plain(_) | Self::Rotating(_) => Err(EngineError::CacheForm {
+            _ => Err(EngineError::CacheForm {
                 found: "keys and values".to_owned(),
                 wanted: "a recurrent state".to_owned(),
             }),
@@ -109,6 +163,8 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.mask(count, window),
             Self::Rotating(cache) => cache.mask(count, window),
+            Self::Quantized(cache) => cache.mask(count, window),
+            Self::RotatingQuantized(cache) => cache.mask(count, window),
             Self::Recurrent(_) => Ok(Mask::Full),
         }
     }
@@ -116,24 +172,29 @@ impl KvCache {
     /// The column of the newest position among the keys that the last [`KvCache::update`] returned.
     pub fn newest(&self) -> i32 {
         match self {
-            Self::Plain(cache) => cache.offset() - 1,
             Self::Rotating(cache) => cache.newest(),
-            Self::Recurrent(cache) => cache.offset() - 1,
+            Self::RotatingQuantized(cache) => cache.rows().newest(),
+            Self::Plain(_) | Self::Quantized(_) | Self::Recurrent(_) => self.offset() - 1,
         }
     }
 
     /// The arrays, for evaluation between prefill chunks.
     pub fn state(&self) -> impl Iterator<Item = &Array> {
-        self.arrays().into_iter().flatten().map(|(_, array)| array)
+        self.arrays().into_iter().map(|(_, array)| array)
+    }
+
+    /// Bytes of the arrays.
+    pub fn bytes(&self) -> usize {
+        self.state().map(Array::nbytes).sum()
     }
 
     /// Sequences side by side in the arrays; none before the first update.
     pub fn batch(&self) -> Option<usize> {
-        self.arrays().map(|[(_, first), _]| first.dim(0) as usize)
+        self.arrays().first().map(|(_, first)| first.dim(0) as usize)
     }
 
-    /// The rows that later positions may attend to, oldest first; none before the first update and for a
-    /// recurrent layer.
+    /// The rows that later positions may attend to, oldest first; none before the first update, and
+    /// where a cache holds something else than plain rows.
     ///
     /// # Errors
     /// [`EngineError::Op`] where MLX throws.
@@ -141,7 +202,7 @@ impl KvCache {
         let Some(buffers) = self.buffers() else { return Ok(None) };
         let rows = match self {
             Self::Rotating(cache) => buffers.map(|buffer| cache.in_order(buffer))?,
-            Self::Plain(_) | Self::Recurrent(_) => plain::filled(buffers, self.offset())?,
+            _ => buffers.filled(self.offset())?,
         };
         Ok(Some((rows.keys, rows.values)))
     }
@@ -150,8 +211,9 @@ impl KvCache {
     /// recurrent state cannot go back.
     pub fn is_trimmable(&self) -> bool {
         match self {
-            Self::Plain(_) => true,
+            Self::Plain(_) | Self::Quantized(_) => true,
             Self::Rotating(cache) => cache.is_trimmable(),
+            Self::RotatingQuantized(cache) => cache.is_trimmable(),
             Self::Recurrent(_) => false,
         }
     }
@@ -162,6 +224,8 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.trim(count),
             Self::Rotating(cache) => cache.trim(count),
+            Self::Quantized(cache) => cache.trim(count),
+            Self::RotatingQuantized(cache) => cache.trim(count),
             Self::Recurrent(_) => 0,
         }
     }
@@ -169,52 +233,60 @@ impl KvCache {
     /// Counts `count` positions as seen without writing their rows, where the buffers have room:
     /// for a deliberate fault.
     pub(crate) fn skip(&mut self, count: i32) {
-        let room = self.buffers().map_or(0, Buffers::capacity) - self.offset();
+        let plain = self.buffers().map(Buffers::capacity);
+        let capacity = plain.or_else(|| self.packed().map(Buffers::capacity));
         match self {
-            _ if count > room => {}
+            _ if count > capacity.unwrap_or(0) - self.offset() => {}
             Self::Plain(cache) => cache.skip(count),
             Self::Rotating(cache) => cache.skip(count),
+            Self::Quantized(cache) => cache.rows_mut().skip(count),
+            Self::RotatingQuantized(cache) => cache.rows_mut().skip(count),
             Self::Recurrent(_) => {}
         }
     }
 
+    /// Plain buffers.
     fn buffers(&self) -> Option<&Buffers> {
         match self {
             Self::Plain(cache) => cache.buffers(),
             Self::Rotating(cache) => cache.buffers(),
-            Self::Recurrent(_) => None,
+            _ => None,
         }
     }
 
-    /// The two arrays and their names in a file of saved caches.
-    fn arrays(&self) -> Option<[(&'static str, &Array); 2]> {
-        if let Self::Recurrent(cache) = self {
-            let RecurrentState { conv, memory } = cache.state()?;
-            return Some([("conv", conv), ("memory", memory)]);
+    /// Packed buffers.
+    fn packed(&self) -> Option<&Buffers<Packed>> {
+        match self {
+            Self::Quantized(cache) => cache.rows().buffers(),
+            Self::RotatingQuantized(cache) => cache.rows().buffers(),
+            _ => None,
         }
-        let Buffers { keys, values } = self.buffers()?;
-        Some([("keys", keys), ("values", values)])
+    }
+
+    /// The arrays and their names in a file of saved caches; none before the first update.
+    fn arrays(&self) -> Vec<(&'static str, &Array)> {
+        match self {
+            Self::Recurrent(cache) => match cache.state() {
+                Some(RecurrentState { conv, memory }) => vec![("conv", conv), ("memory", memory)],
+                None => Vec::new(),
+            },
+            Self::Plain(_) | Self::Rotating(_) => match self.buffers() {
+                Some(Buffers { keys, values }) => vec![("keys", keys), ("values", values)],
+                None => Vec::new(),
+            },
+            Self::Quantized(_) | Self::RotatingQuantized(_) => match self.packed() {
+                Some(Buffers { keys, values }) => packed_arrays(keys, values),
+                None => Vec::new(),
+            },
+        }
     }
 }
 
-/// The two buffers of one layer.
-#[derive(Debug, Clone)]
-pub(crate) struct Buffers {
-    pub(crate) keys: Array,
-    pub(crate) values: Array,
-}
-
-impl Buffers {
-    /// Applies one step to both buffers.
-    pub(crate) fn map(
-        &self,
-        step: impl Fn(&Array) -> Result<Array, EngineError>,
-    ) -> Result<Self, EngineError> {
-        Ok(Self { keys: step(&self.keys)?, values: step(&self.values)? })
-    }
-
-    /// Positions the buffers have room for.
-    pub(crate) fn capacity(&self) -> i32 {
-        self.keys.dim(2)
-    }
+fn packed_arrays<'a>(keys: &'a Packed, values: &'a Packed) -> Vec<(&'static str, &'a Array)> {
+    let biases = |name, packed: &'a Packed| packed.biases.as_ref().map(|biases| (name, biases));
+    let mut arrays = vec![("keys.words", &keys.words), ("keys.scales", &keys.scales)];
+    arrays.extend(biases("keys.biases", keys));
+    arrays.extend([("values.words", &values.words), ("values.scales", &values.scales)]);
+    arrays.extend(biases("values.biases", values));
+    arrays
 }

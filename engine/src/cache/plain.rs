@@ -2,15 +2,15 @@
 
 use mlx_rs::Array;
 
-use super::{Buffers, STEP, causal_mask};
+use super::{Buffers, Part, STEP, causal_mask};
 use crate::error::EngineError;
 use crate::nn::Position;
-use crate::ops::{self, Mask};
+use crate::ops::Mask;
 
 /// Grows by 256 positions at a time and is written in place.
-#[derive(Debug, Clone, Default)]
-pub struct PlainCache {
-    buffers: Option<Buffers>,
+#[derive(Debug, Clone)]
+pub struct PlainCache<T = Array> {
+    buffers: Option<Buffers<T>>,
     offset: i32,
     length: Option<i32>,
 }
@@ -18,9 +18,26 @@ pub struct PlainCache {
 impl PlainCache {
     /// An empty cache.
     pub fn new() -> Self {
-        Self::default()
+        Self::restored(None, 0)
     }
 
+    /// Writes the new rows behind the last ones and returns views of all rows so far.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws.
+    pub fn update(&mut self, keys: &Array, values: &Array) -> Result<(Array, Array), EngineError> {
+        let seen = self.push(&Buffers { keys: keys.clone(), values: values.clone() })?;
+        Ok((seen.keys, seen.values))
+    }
+}
+
+impl Default for PlainCache {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Part> PlainCache<T> {
     /// Tokens seen so far.
     pub fn offset(&self) -> i32 {
         self.offset
@@ -37,16 +54,16 @@ impl PlainCache {
         self.length = Some(length);
     }
 
-    pub(crate) fn buffers(&self) -> Option<&Buffers> {
+    pub(crate) fn buffers(&self) -> Option<&Buffers<T>> {
         self.buffers.as_ref()
     }
 
-    pub(super) fn buffers_mut(&mut self) -> Option<&mut Buffers> {
+    pub(super) fn buffers_mut(&mut self) -> Option<&mut Buffers<T>> {
         self.buffers.as_mut()
     }
 
     /// The cache that held `buffers` and had seen `offset` positions.
-    pub(super) fn restored(buffers: Option<Buffers>, offset: i32) -> Self {
+    pub(super) fn restored(buffers: Option<Buffers<T>>, offset: i32) -> Self {
         Self { buffers, offset, length: None }
     }
 
@@ -63,21 +80,17 @@ impl PlainCache {
     }
 
     /// Writes the new rows behind the last ones and returns views of all rows so far.
-    ///
-    /// # Errors
-    /// [`EngineError::Op`] where MLX throws.
-    pub fn update(&mut self, keys: &Array, values: &Array) -> Result<(Array, Array), EngineError> {
-        let (start, stop) = (self.offset, self.offset + keys.dim(2));
+    pub(super) fn push(&mut self, rows: &Buffers<T>) -> Result<Buffers<T>, EngineError> {
+        let (start, stop) = (self.offset, self.offset + rows.capacity());
         let mut buffers = match self.buffers.take() {
             Some(buffers) if stop <= buffers.capacity() => buffers,
-            old => grown(old, start, keys, values)?,
+            old => grown(old, start, rows)?,
         };
-        ops::set_rows(&mut buffers.keys, start, stop, keys)?;
-        ops::set_rows(&mut buffers.values, start, stop, values)?;
+        buffers.write(start, stop, rows)?;
         self.offset = stop;
-        let seen = filled(&buffers, stop)?;
+        let seen = buffers.filled(stop)?;
         self.buffers = Some(buffers);
-        Ok((seen.keys, seen.values))
+        Ok(seen)
     }
 
     /// `make_mask`: an array under a window, nothing for a single position, else MLX's causal mask.
@@ -94,33 +107,13 @@ impl PlainCache {
 }
 
 /// Room for the new rows in whole steps, behind the filled part of the old buffers.
-fn grown(
-    old: Option<Buffers>,
+fn grown<T: Part>(
+    old: Option<Buffers<T>>,
     filled_rows: i32,
-    keys: &Array,
-    values: &Array,
-) -> Result<Buffers, EngineError> {
-    let fresh = Buffers { keys: blank(keys)?, values: blank(values)? };
+    rows: &Buffers<T>,
+) -> Result<Buffers<T>, EngineError> {
+    let fresh = rows.blank((STEP + rows.capacity() - 1) / STEP * STEP)?;
     let Some(old) = old else { return Ok(fresh) };
-    let old = if filled_rows % STEP == 0 { old } else { filled(&old, filled_rows)? };
-    Ok(Buffers {
-        keys: ops::concatenate(&[&old.keys, &fresh.keys], 2)?,
-        values: ops::concatenate(&[&old.values, &fresh.values], 2)?,
-    })
-}
-
-/// Zeros like `rows`, with its number of positions rounded up to whole steps.
-fn blank(rows: &Array) -> Result<Array, EngineError> {
-    let shape = rows.shape();
-    let positions = (STEP + shape[2] - 1) / STEP * STEP;
-    ops::zeros(&[shape[0], shape[1], positions, shape[3]], rows.dtype())
-}
-
-/// The first `rows` positions; the buffers themselves where they hold no more.
-pub(super) fn filled(buffers: &Buffers, rows: i32) -> Result<Buffers, EngineError> {
-    if rows < buffers.capacity() {
-        buffers.map(|buffer| ops::rows_of_last_but_one(buffer, 0, rows))
-    } else {
-        Ok(buffers.clone())
-    }
+    let old = if filled_rows % STEP == 0 { old } else { old.filled(filled_rows)? };
+    old.join(&fresh)
 }

@@ -1,65 +1,67 @@
 //! NaN where no later token may look, to see that none does.
 
-use mlx_rs::Array;
+use std::ops::Range;
 
-use super::{Buffers, KvCache, RotatingCache};
+use mlx_rs::{Array, Dtype};
+
+use super::{Buffers, KvCache, Part, PlainCache, RotatingCache};
 use crate::error::{EngineError, op};
 use crate::ops;
 
 impl KvCache {
     /// Fills every slot that no later position may attend to with NaN: those that are not in use yet, or
-    /// again after a trim, and those that a window has left behind. A recurrent layer has none.
+    /// again after a trim, and those that a window has left behind. Of packed slots the scales become
+    /// NaN. A recurrent layer has none.
     ///
     /// # Errors
     /// [`EngineError::Op`] where MLX throws.
     pub fn poison_unused(&mut self) -> Result<(), EngineError> {
         match self {
-            Self::Plain(cache) => {
-                let unused = cache.offset()..i32::MAX;
-                cache.buffers_mut().map_or(Ok(()), |buffers| poison(buffers, &[unused]))
-            }
-            Self::Rotating(cache) => {
-                let unused = out_of_sight(cache);
-                cache.buffers_mut().map_or(Ok(()), |buffers| poison(buffers, &unused))
-            }
+            Self::Plain(cache) => behind(cache),
+            Self::Quantized(cache) => behind(cache.rows_mut()),
+            Self::Rotating(cache) => out_of_sight(cache),
+            Self::RotatingQuantized(cache) => out_of_sight(cache.rows_mut()),
             Self::Recurrent(_) => Ok(()),
         }
     }
 }
 
+fn behind<T: Part>(cache: &mut PlainCache<T>) -> Result<(), EngineError> {
+    let unused = cache.offset()..i32::MAX;
+    cache.buffers_mut().map_or(Ok(()), |buffers| poison(buffers, unused))
+}
+
 /// The slots that a window has left behind, and those that were never filled.
-fn out_of_sight(cache: &RotatingCache) -> [std::ops::Range<i32>; 2] {
+fn out_of_sight<T: Part>(cache: &mut RotatingCache<T>) -> Result<(), EngineError> {
     let super::rotating::Counters { offset, index, max_size, keep } = cache.counters();
-    let rows = cache.buffers().map_or(0, Buffers::capacity);
+    let Some(buffers) = cache.buffers_mut() else { return Ok(()) };
+    let rows = buffers.capacity();
     if offset < max_size {
-        return [index..rows, 0..0];
+        return poison(buffers, index..rows);
     }
     // The next position sees as many of the newest rows as the window has behind the kept ones, less
-    // its own.
-    let seen = max_size - keep - 1;
-    if index == rows {
-        return [keep..rows - seen, 0..0];
-    }
-    // One after the other from `index` on, the oldest first.
-    let forgotten = rows - keep - seen;
-    let turned = (index + forgotten - rows).max(0);
-    [index..(index + forgotten).min(rows), keep..keep + turned]
+    // its own; the oldest row lies at `index`, behind the kept ones where that is the end.
+    let forgotten = rows - keep - (max_size - keep - 1);
+    let oldest = if index == rows { keep } else { index };
+    poison(buffers, oldest..oldest + forgotten)?;
+    poison(buffers, keep..keep + (oldest + forgotten - rows).max(0))
 }
 
-fn poison(buffers: &mut Buffers, slots: &[std::ops::Range<i32>]) -> Result<(), EngineError> {
-    for slots in slots {
-        let stop = slots.end.min(buffers.capacity());
-        if slots.start < stop {
-            nan(&mut buffers.keys, slots.start, stop)?;
-            nan(&mut buffers.values, slots.start, stop)?;
-        }
+fn poison<T: Part>(buffers: &mut Buffers<T>, slots: Range<i32>) -> Result<(), EngineError> {
+    let stop = slots.end.min(buffers.capacity());
+    if slots.start >= stop {
+        return Ok(());
     }
-    Ok(())
+    let nan = buffers.map(|part| part.each(|rows| nan(rows, stop - slots.start)))?;
+    buffers.write(slots.start, stop, &nan)
 }
 
-fn nan(buffer: &mut Array, start: i32, stop: i32) -> Result<(), EngineError> {
-    let nan = ops::scalar(f64::NAN, buffer.dtype())?;
-    let shape = [buffer.dim(0), buffer.dim(1), stop - start, buffer.dim(3)];
-    let rows = op("broadcast_to", mlx_rs::ops::broadcast_to(&nan, &shape))?;
-    ops::set_rows(buffer, start, stop, &rows)
+/// Rows of NaN, or of the highest code where they hold codes.
+fn nan(rows: &Array, count: i32) -> Result<Array, EngineError> {
+    let value = match rows.dtype() {
+        Dtype::Uint32 => Array::from_slice(&[u32::MAX], &[1]),
+        dtype => ops::scalar(f64::NAN, dtype)?,
+    };
+    let shape = [rows.dim(0), rows.dim(1), count, rows.dim(3)];
+    op("broadcast_to", mlx_rs::ops::broadcast_to(&value, &shape))
 }

@@ -6,16 +6,16 @@
 use mlx_rs::Array;
 use serde::{Deserialize, Serialize};
 
-use super::plain::filled;
-use super::{Buffers, MaskRule, STEP};
+use super::buffers::range;
+use super::{Buffers, MaskRule, Part, STEP};
 use crate::error::EngineError;
-use crate::ops::{self, Mask};
+use crate::ops::Mask;
 
 /// Keeps at most `max_size` positions while tokens come one by one, and up to `max_size - 1` old
 /// ones beside a longer chunk, so that each of its tokens sees `max_size` positions.
 #[derive(Debug, Clone)]
-pub struct RotatingCache {
-    buffers: Option<Buffers>,
+pub struct RotatingCache<T = Array> {
+    buffers: Option<Buffers<T>>,
     offset: i32,
     /// Where the next single row goes.
     index: i32,
@@ -36,6 +36,22 @@ pub(super) struct Counters {
 impl RotatingCache {
     /// An empty cache of `max_size` positions of which the first `keep` stay for ever.
     pub fn new(max_size: i32, keep: i32) -> Self {
+        Self::empty(max_size, keep)
+    }
+
+    /// Takes new rows in and returns the rows that may be attended to: in buffer order after a
+    /// single row, in temporal order after several.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws.
+    pub fn update(&mut self, keys: &Array, values: &Array) -> Result<(Array, Array), EngineError> {
+        let seen = self.push(&Buffers { keys: keys.clone(), values: values.clone() })?;
+        Ok((seen.keys, seen.values))
+    }
+}
+
+impl<T: Part> RotatingCache<T> {
+    pub(super) fn empty(max_size: i32, keep: i32) -> Self {
         Self { buffers: None, offset: 0, index: 0, max_size, keep }
     }
 
@@ -48,16 +64,16 @@ impl RotatingCache {
         self.index - 1
     }
 
-    pub(crate) fn buffers(&self) -> Option<&Buffers> {
+    pub(crate) fn buffers(&self) -> Option<&Buffers<T>> {
         self.buffers.as_ref()
     }
 
-    pub(super) fn buffers_mut(&mut self) -> Option<&mut Buffers> {
+    pub(super) fn buffers_mut(&mut self) -> Option<&mut Buffers<T>> {
         self.buffers.as_mut()
     }
 
     /// The cache that held `buffers` and stood at `counters`.
-    pub(super) fn restored(buffers: Option<Buffers>, counters: Counters) -> Self {
+    pub(super) fn restored(buffers: Option<Buffers<T>>, counters: Counters) -> Self {
         let Counters { offset, index, max_size, keep } = counters;
         Self { buffers, offset, index, max_size, keep }
     }
@@ -93,37 +109,32 @@ impl RotatingCache {
 
     /// Takes new rows in and returns the rows that may be attended to: in buffer order after a
     /// single row, in temporal order after several.
-    ///
-    /// # Errors
-    /// [`EngineError::Op`] where MLX throws.
-    pub fn update(&mut self, keys: &Array, values: &Array) -> Result<(Array, Array), EngineError> {
-        let seen =
-            if keys.dim(2) == 1 { self.replace(keys, values) } else { self.append(keys, values) }?;
-        Ok((seen.keys, seen.values))
+    pub(super) fn push(&mut self, rows: &Buffers<T>) -> Result<Buffers<T>, EngineError> {
+        if rows.capacity() == 1 { self.replace(rows) } else { self.append(rows) }
     }
 
     /// `_update_concat`: old rows in order, cut to the window, then the new ones.
-    fn append(&mut self, keys: &Array, values: &Array) -> Result<Buffers, EngineError> {
+    fn append(&mut self, rows: &Buffers<T>) -> Result<Buffers<T>, EngineError> {
         let buffers = match self.buffers.take() {
-            None => Buffers { keys: keys.clone(), values: values.clone() },
+            None => rows.clone(),
             Some(old) => {
                 let old = old.map(|buffer| self.in_order(buffer))?;
                 let surplus = old.capacity() - self.max_size + 1;
                 Buffers {
-                    keys: self.cut(&old.keys, surplus, Some(keys))?,
-                    values: self.cut(&old.values, surplus, Some(values))?,
+                    keys: self.cut(&old.keys, surplus, Some(&rows.keys))?,
+                    values: self.cut(&old.values, surplus, Some(&rows.values))?,
                 }
             }
         };
-        self.offset += keys.dim(2);
+        self.offset += rows.capacity();
         self.index = buffers.capacity();
         self.buffers = Some(buffers.clone());
         Ok(buffers)
     }
 
     /// `_update_in_place`: grow until the window is full, then overwrite the oldest row.
-    fn replace(&mut self, keys: &Array, values: &Array) -> Result<Buffers, EngineError> {
-        let mut buffers = self.with_room(keys, values)?;
+    fn replace(&mut self, rows: &Buffers<T>) -> Result<Buffers<T>, EngineError> {
+        let mut buffers = self.with_room(rows)?;
         let surplus = buffers.capacity() - self.max_size;
         if surplus > 0 {
             buffers = buffers.map(|buffer| self.cut(buffer, surplus, None))?;
@@ -132,29 +143,21 @@ impl RotatingCache {
         if self.index == self.max_size {
             self.index = self.keep;
         }
-        ops::set_rows(&mut buffers.keys, self.index, self.index + 1, keys)?;
-        ops::set_rows(&mut buffers.values, self.index, self.index + 1, values)?;
+        buffers.write(self.index, self.index + 1, rows)?;
         self.offset += 1;
         self.index += 1;
-        let seen = filled(&buffers, self.offset)?;
+        let seen = buffers.filled(self.offset)?;
         self.buffers = Some(buffers);
         Ok(seen)
     }
 
     /// The buffers, longer by up to a step where they are full but shorter than the window.
-    fn with_room(&mut self, keys: &Array, values: &Array) -> Result<Buffers, EngineError> {
-        let fresh = |rows: &Array| {
-            let shape = rows.shape();
-            let positions = STEP.min(self.max_size - self.offset);
-            ops::zeros(&[shape[0], shape[1], positions, shape[3]], rows.dtype())
-        };
+    fn with_room(&mut self, rows: &Buffers<T>) -> Result<Buffers<T>, EngineError> {
+        let fresh = || rows.blank(STEP.min(self.max_size - self.offset));
         let grown = match self.buffers.take() {
-            None => Buffers { keys: fresh(keys)?, values: fresh(values)? },
+            None => fresh()?,
             Some(old) if self.offset >= old.capacity() && old.capacity() < self.max_size => {
-                Buffers {
-                    keys: ops::concatenate(&[&old.keys, &fresh(keys)?], 2)?,
-                    values: ops::concatenate(&[&old.values, &fresh(values)?], 2)?,
-                }
+                old.join(&fresh()?)?
             }
             Some(old) => return Ok(old),
         };
@@ -163,36 +166,31 @@ impl RotatingCache {
     }
 
     /// `_temporal_order`: oldest row first, unused rows dropped.
-    pub(super) fn in_order(&self, buffer: &Array) -> Result<Array, EngineError> {
-        let rows = buffer.dim(2);
+    pub(super) fn in_order(&self, buffer: &T) -> Result<T, EngineError> {
+        let rows = buffer.positions();
         if self.index == rows {
             return Ok(buffer.clone());
         }
         if self.index >= self.offset {
-            return ops::rows_of_last_but_one(buffer, 0, self.index);
+            return range(buffer, 0, self.index);
         }
-        let kept = ops::rows_of_last_but_one(buffer, 0, self.keep)?;
-        let older = ops::rows_of_last_but_one(buffer, self.index, rows)?;
-        let newer = ops::rows_of_last_but_one(buffer, self.keep, self.index)?;
-        ops::concatenate(&[&kept, &older, &newer], 2)
+        let kept = range(buffer, 0, self.keep)?;
+        let older = range(buffer, self.index, rows)?;
+        let newer = range(buffer, self.keep, self.index)?;
+        T::join(&[&kept, &older, &newer])
     }
 
     /// `_trim`: without the `surplus` oldest rows behind the kept ones, with `extra` rows appended.
-    fn cut(
-        &self,
-        buffer: &Array,
-        surplus: i32,
-        extra: Option<&Array>,
-    ) -> Result<Array, EngineError> {
+    fn cut(&self, buffer: &T, surplus: i32, extra: Option<&T>) -> Result<T, EngineError> {
         let mut parts = Vec::with_capacity(3);
         if surplus > 0 {
-            parts.push(ops::rows_of_last_but_one(buffer, 0, self.keep)?);
-            parts.push(ops::rows_of_last_but_one(buffer, surplus + self.keep, buffer.dim(2))?);
+            parts.push(range(buffer, 0, self.keep)?);
+            parts.push(range(buffer, surplus + self.keep, buffer.positions())?);
         } else {
             parts.push(buffer.clone());
         }
         parts.extend(extra.cloned());
-        ops::concatenate(&parts.iter().collect::<Vec<_>>(), 2)
+        T::join(&parts.iter().collect::<Vec<_>>())
     }
 
     /// `make_mask`: for several positions an array once the window cuts, else MLX's causal mask; for

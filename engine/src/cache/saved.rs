@@ -1,8 +1,11 @@
 //! The caches of one batch of sequences in a safetensors file.
 //!
 //! Tensors `layers.{i}.keys` and `layers.{i}.values`, whole buffers as `save_prompt_cache` of
-//! `mlx_lm/models/cache.py` keeps them, or `layers.{i}.conv` and `layers.{i}.memory`; metadata `format`, `model` and `layers.{i}`, a layer's kind
-//! and counters in JSON. A cache that never saw a position has no tensors.
+//! `mlx_lm/models/cache.py` keeps them (packed ones as `.words`, `.scales` and `.biases` of either), or
+//! `layers.{i}.conv` and `layers.{i}.memory`; metadata `format`, `model`, `composition` and `layers.{i}`, a layer's
+//! kind and counters in JSON. A cache that never saw a position has no tensors.
+
+mod layer;
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
@@ -11,16 +14,14 @@ use std::path::Path;
 use mlx_parity_tensor::safetensors::{self, SafetensorsFile};
 use mlx_parity_tensor::{Dtype, HostTensor};
 use mlx_rs::Array;
-use serde::{Deserialize, Serialize};
 
-use super::rotating::Counters;
-use super::{
-    Buffers, KvCache, PlainCache, RecurrentCache, RecurrentForm, RecurrentState, RotatingCache,
-};
+use self::layer::{Layer, Wanted};
+use super::KvCache;
 use crate::array::{from_view, to_host};
+use crate::composition::Plan;
 use crate::error::EngineError;
 
-const FORMAT: &str = "mlx-parity caches 1";
+const FORMAT: &str = "mlx-parity caches 2";
 
 /// Stands for any extent in a wanted shape.
 const POSITIONS: i32 = -1;
@@ -32,95 +33,8 @@ pub(crate) struct Form<'a> {
     pub(crate) dtype: Dtype,
     /// Heads and head width of each cache's keys; unused where a cache keeps something else.
     pub(crate) kv_shapes: Vec<[usize; 2]>,
-}
-
-/// A layer's kind and counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Layer {
-    Plain(i32),
-    Rotating(Counters),
-    Recurrent(Recurrent),
-}
-
-/// Where a recurrent cache stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Recurrent {
-    offset: i32,
-    form: RecurrentForm,
-}
-
-impl Layer {
-    fn of(cache: &KvCache) -> Self {
-        match cache {
-            KvCache::Plain(cache) => Self::Plain(cache.offset()),
-            KvCache::Rotating(cache) => Self::Rotating(cache.counters()),
-            KvCache::Recurrent(cache) => {
-                Self::Recurrent(Recurrent { offset: cache.offset(), form: cache.form() })
-            }
-        }
-    }
-
-    fn offset(self) -> i32 {
-        match self {
-            Self::Plain(offset) => offset,
-            Self::Rotating(counters) => counters.offset,
-            Self::Recurrent(recurrent) => recurrent.offset,
-        }
-    }
-
-    /// The same layer before its first position.
-    fn fresh(self) -> Self {
-        match self {
-            Self::Plain(_) => Self::Plain(0),
-            Self::Rotating(counters) => {
-                Self::Rotating(Counters { offset: 0, index: 0, ..counters })
-            }
-            Self::Recurrent(recurrent) => Self::Recurrent(Recurrent { offset: 0, ..recurrent }),
-        }
-    }
-
-    /// Whether the layer can have this as its first array.
-    fn fits(self, first: &Array) -> bool {
-        match self {
-            Self::Plain(offset) => (0..=first.dim(2)).contains(&offset),
-            Self::Rotating(Counters { offset, index, max_size, .. }) if offset < max_size => {
-                (0..=first.dim(2)).contains(&offset) && index == offset
-            }
-            Self::Rotating(Counters { index, max_size, .. }) => {
-                first.dim(2) >= max_size && (1..=first.dim(2)).contains(&index)
-            }
-            Self::Recurrent(recurrent) => recurrent.offset > 0,
-        }
-    }
-
-    fn cache(self, arrays: Option<[Array; 2]>) -> KvCache {
-        let buffers = |[keys, values]: [Array; 2]| Buffers { keys, values };
-        match (self, arrays) {
-            (Self::Plain(offset), arrays) => {
-                KvCache::Plain(PlainCache::restored(arrays.map(buffers), offset))
-            }
-            (Self::Rotating(counters), arrays) => {
-                KvCache::Rotating(RotatingCache::restored(arrays.map(buffers), counters))
-            }
-            (Self::Recurrent(Recurrent { form, .. }), None) => {
-                KvCache::Recurrent(RecurrentCache::new(form))
-            }
-            (Self::Recurrent(Recurrent { offset, form }), Some([conv, memory])) => {
-                let state = RecurrentState { conv, memory };
-                KvCache::Recurrent(RecurrentCache::restored(form, state, offset))
-            }
-        }
-    }
-
-    /// The names of the layer's arrays.
-    fn names(self) -> [&'static str; 2] {
-        match self {
-            Self::Plain(_) | Self::Rotating(_) => ["keys", "values"],
-            Self::Recurrent(_) => ["conv", "memory"],
-        }
-    }
+    /// Of the decoder.
+    pub(crate) plan: &'a Plan,
 }
 
 /// Writes the caches.
@@ -128,12 +42,13 @@ pub(crate) fn save(path: &Path, caches: &[KvCache], form: &Form) -> Result<(), E
     let mut metadata = BTreeMap::from([
         ("format".to_owned(), FORMAT.to_owned()),
         ("model".to_owned(), form.model.to_owned()),
+        ("composition".to_owned(), form.plan.text().to_owned()),
     ]);
     let mut tensors: Vec<(String, HostTensor)> = Vec::new();
     for (i, cache) in caches.iter().enumerate() {
         let layer = serde_json::json!(Layer::of(cache)).to_string();
         metadata.insert(format!("layers.{i}"), layer);
-        for (name, array) in cache.arrays().into_iter().flatten() {
+        for (name, array) in cache.arrays() {
             tensors.push((format!("layers.{i}.{name}"), to_host(array)?));
         }
     }
@@ -150,15 +65,16 @@ pub(crate) fn load(
     let saved = Saved { path, file: SafetensorsFile::open(path)? };
     saved.same("format", saved.about("format")?, FORMAT)?;
     saved.same("the model", saved.about("model")?, form.model)?;
-    let layers = saved.file.metadata().len() - 2;
+    saved.same("the composition", saved.about("composition")?, form.plan.text())?;
+    let layers = saved.file.metadata().len() - 3;
     saved.same("the number of layers", layers, empty.len())?;
     let caches: Vec<KvCache> = empty
         .iter()
         .enumerate()
         .map(|(i, empty)| saved.layer(i, empty, form))
         .collect::<Result<_, _>>()?;
-    let held = caches.iter().filter(|cache| cache.batch().is_some()).count();
-    saved.same("the number of tensors", saved.file.names().len(), 2 * held)?;
+    let held = caches.iter().map(|cache| cache.arrays().len()).sum();
+    saved.same("the number of tensors", saved.file.names().len(), held)?;
     for (i, cache) in caches.iter().enumerate() {
         saved.same(format!("the offset of layer {i}"), cache.offset(), caches[0].offset())?;
         let (found, wanted) = (cache.batch(), caches[0].batch());
@@ -179,43 +95,38 @@ impl Saved<'_> {
         let text = self.about(&name)?;
         let layer: Layer = serde_json::from_str(text)
             .map_err(|error| self.unfit(&name, text, format!("a kind and counters ({error})")))?;
-        self.same(format!("{name}, empty,"), Shown(layer.fresh()), Shown(Layer::of(empty)))?;
-        let [first, second] = layer.names().map(|part| format!("{name}.{part}"));
-        if layer.offset() == 0 && !self.file.contains(&first) {
-            return Ok(layer.fresh().cache(None));
+        let (found, own) = (layer.fresh(), Layer::of(empty));
+        if Some(found) != own.packed(form.plan.composition().bits(i)) {
+            self.same(format!("{name}, empty,"), Shown(found), Shown(own))?;
         }
-        let arrays = match layer {
-            Layer::Plain(_) | Layer::Rotating(_) => {
-                self.keys_and_values(&first, &second, form.dtype, form.kv_shapes[i])?
-            }
-            Layer::Recurrent(recurrent) => {
-                let RecurrentForm { inputs, channels, heads, value_dim, key_dim } = recurrent.form;
-                let conv = self.array(&first, form.dtype, &[inputs, channels])?;
-                let memory = self.array(&second, Dtype::F32, &[heads, value_dim, key_dim])?;
-                self.same(format!("the batch of {second}"), memory.dim(0), conv.dim(0))?;
-                [conv, memory]
-            }
-        };
+        let wanted = layer.wanted(form, i);
+        let first = wanted.first().map(|wanted| format!("{name}.{}", wanted.name));
+        if layer.offset() == 0 && first.is_some_and(|first| !self.file.contains(&first)) {
+            return Ok(layer.fresh().cache(Vec::new(), form.plan.route()));
+        }
+        let arrays = self.arrays(&name, &wanted)?;
         if !layer.fits(&arrays[0]) {
             let wanted = format!("counters that arrays of {:?} can have", arrays[0].shape());
             return Err(self.unfit(&name, text, wanted));
         }
-        Ok(layer.cache(Some(arrays)))
+        Ok(layer.cache(arrays, form.plan.route()))
     }
 
-    fn keys_and_values(
-        &self,
-        first: &str,
-        second: &str,
-        dtype: Dtype,
-        kv_shape: [usize; 2],
-    ) -> Result<[Array; 2], EngineError> {
-        let [heads, dim] = kv_shape.map(|extent| extent as i32);
-        let keys = self.array(first, dtype, &[heads, POSITIONS, dim])?;
-        let values = self.array(second, dtype, &[heads, POSITIONS, dim])?;
-        let what = format!("the shape of {second}");
-        self.same(what, Shown(values.shape()), Shown(keys.shape()))?;
-        Ok([keys, values])
+    /// The tensors of a layer, of one batch and, where they hold positions, as many of them.
+    fn arrays(&self, layer: &str, wanted: &[Wanted]) -> Result<Vec<Array>, EngineError> {
+        let mut arrays: Vec<Array> = Vec::with_capacity(wanted.len());
+        for Wanted { name, dtype, extents } in wanted {
+            let name = format!("{layer}.{name}");
+            let array = self.array(&name, *dtype, extents)?;
+            if let Some(first) = arrays.first() {
+                self.same(format!("the batch of {name}"), array.dim(0), first.dim(0))?;
+                if extents.contains(&POSITIONS) {
+                    self.same(format!("the positions of {name}"), array.dim(2), first.dim(2))?;
+                }
+            }
+            arrays.push(array);
+        }
+        Ok(arrays)
     }
 
     /// A tensor `[batch, extents]` of a dtype.

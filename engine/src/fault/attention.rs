@@ -4,6 +4,8 @@ use mlx_rs::{Array, Dtype};
 
 use super::{Fault, is};
 use crate::array::to_host;
+use crate::attention::attend;
+use crate::cache::Rows;
 use crate::error::EngineError;
 use crate::ops::{self, Mask};
 
@@ -28,23 +30,27 @@ pub(crate) fn softmax(fault: Option<Fault>, scores: &Array) -> Result<Array, Eng
     ops::softmax(scores, true)
 }
 
-/// Attention under a fault; `newest` is the column of the newest key.
+/// Attention of queries on rows under a fault; `newest` is the column of the newest key.
 pub(crate) fn attention(
     fault: Option<Fault>,
-    qkv: [&Array; 3],
+    queries: &Array,
+    rows: &Rows,
     scale: f32,
     mask: &Mask,
     newest: i32,
 ) -> Result<Array, EngineError> {
-    let [q, k, v] = qkv;
     if is(fault, Fault::DropLastKey) {
-        let mask = without_newest(mask, q.dim(2), k.dim(2), newest)?;
-        return ops::scaled_dot_product_attention(q, k, v, scale, &mask);
+        let mask = without_newest(mask, queries.dim(2), rows.positions(), newest)?;
+        return attend(queries, rows, scale, &mask);
     }
-    if is(fault, Fault::SoftmaxDtype) || is(fault, Fault::ScaleAfter) {
-        return unfused_attention(fault, qkv, scale, mask);
+    match rows {
+        Rows::Plain { keys, values }
+            if is(fault, Fault::SoftmaxDtype) || is(fault, Fault::ScaleAfter) =>
+        {
+            unfused_attention(fault, [queries, keys, values], scale, mask)
+        }
+        _ => attend(queries, rows, scale, mask),
     }
-    ops::scaled_dot_product_attention(q, k, v, scale, mask)
 }
 
 /// Who may attend to whom, row-major `[queries, keys]`.

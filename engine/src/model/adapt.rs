@@ -1,12 +1,15 @@
 //! Adapters on a loaded model.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use mlx_rs::Array;
 
 use super::Model;
 use crate::adapter::Adapter;
 use crate::array::from_host;
+use crate::composition::Lora;
 use crate::decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 use crate::error::EngineError;
 use crate::nn::{FusionLoss, Slot};
@@ -17,6 +20,7 @@ pub(super) struct Adapted {
     /// Every linear layer, by module path.
     linears: BTreeMap<String, Slot>,
     state: State,
+    lora: Rc<Cell<Lora>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +34,12 @@ enum State {
 
 impl Adapted {
     pub(super) fn new(linears: BTreeMap<String, Slot>) -> Self {
-        Self { linears, state: State::Bare }
+        Self { linears, state: State::Bare, lora: Rc::default() }
+    }
+
+    /// What becomes of residuals from now on.
+    pub(super) fn set_lora(&self, lora: Lora) {
+        self.lora.set(lora);
     }
 
     /// What tells caches under an adapter from those of the bare model.
@@ -64,7 +73,8 @@ impl Model {
         if matches!(self.adapted.state, State::Fused(_)) {
             return Err(EngineError::AdapterFused);
         }
-        let planned = adapter.plan(&self.adapted.linears, self.num_layers())?;
+        let lora = &self.adapted.lora;
+        let planned = adapter.plan(&self.adapted.linears, self.num_layers(), lora)?;
         self.unmount();
         let mut mounted = false;
         for (slot, residual) in planned.into_iter().filter(|(_, residual)| residual.scale != 0.0) {

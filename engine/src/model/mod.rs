@@ -25,6 +25,7 @@ pub use self::adapt::Fusion;
 use self::dedicated::diffusion_gemma::DiffusionGemma;
 use crate::array::host_dtype;
 use crate::cache::{Form, KvCache};
+use crate::composition::{Lora, Plan};
 use crate::config::{ConfigFile, Dims};
 use crate::denoise::{DenoiseOptions, DenoiseStep, Denoised};
 use crate::error::{EngineError, op};
@@ -52,6 +53,11 @@ pub(crate) trait Network {
     /// [`KvCache::position`], so that they know how long the sequence will be.
     fn length_limit(&self) -> Option<i32> {
         None
+    }
+
+    /// Whether attention reads packed keys and values.
+    fn reads_packed(&self) -> bool {
+        true
     }
 
     /// Heads and head width of a cache's keys.
@@ -208,17 +214,23 @@ impl Model {
         }
     }
 
+    /// What becomes of an adapter's residual in the calls that follow.
+    pub(crate) fn set_lora(&self, lora: Lora) {
+        self.adapted.set_lora(lora);
+    }
+
     pub(crate) fn network(&self) -> &dyn Network {
         self.network.as_ref()
     }
 
     /// What caches of this model look like, to keep those of another out.
-    pub(crate) fn cache_form(&self) -> Form<'_> {
+    pub(crate) fn cache_form<'a>(&'a self, plan: &'a Plan) -> Form<'a> {
         let caches = self.network.new_caches().len();
         Form {
             model: &self.identity,
             dtype: self.dtype,
             kv_shapes: (0..caches).map(|cache| self.network.kv_shape(cache)).collect(),
+            plan,
         }
     }
 

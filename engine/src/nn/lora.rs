@@ -1,8 +1,12 @@
 //! The residual of a low-rank adapter (Hu et al., 2021), as `mlx_lm/tuner/lora.py` composes it.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use mlx_rs::{Array, Dtype};
 
 use crate::array::read;
+use crate::composition::Lora;
 use crate::error::EngineError;
 use crate::ops::{self, Axes};
 
@@ -15,6 +19,8 @@ pub(crate) struct Residual {
     pub(crate) b: Array,
     /// Multiplies the product; not 0.
     pub(crate) scale: f64,
+    /// What becomes of it at the next call.
+    pub(crate) lora: Rc<Cell<Lora>>,
 }
 
 /// What fusing an adapter cost one layer: the fused weight against the sum of the weight and the
@@ -44,11 +50,14 @@ impl FusionLoss {
 
 impl Residual {
     /// `y + (scale * z).astype(x.dtype)` with `z = (x @ lora_a) @ lora_b`, for x `[.., in]` and y
-    /// `[.., out]`.
+    /// `[.., out]`; without the cast where so told.
     pub(crate) fn add_to(&self, y: &Array, x: &Array) -> Result<Array, EngineError> {
         let z = ops::matmul(&ops::matmul(x, &self.a)?, &self.b)?;
         let z = ops::multiply(&ops::scalar(self.scale, z.dtype())?, &z)?;
-        ops::add(y, &ops::cast(&z, x.dtype())?)
+        match self.lora.get() {
+            Lora::Cast => ops::add(y, &ops::cast(&z, x.dtype())?),
+            Lora::Uncast => ops::add(y, &z),
+        }
     }
 
     /// `((scale * lora_b.T) @ lora_a.T).astype(dtype)`, `[out, in]`.
@@ -61,7 +70,12 @@ impl Residual {
     /// How far `fused` is from `weight` plus the product.
     pub(crate) fn loss(&self, weight: &Array, fused: &Array) -> Result<FusionLoss, EngineError> {
         let wide = |a: &Array| ops::cast(a, Dtype::Float32);
-        let wide_self = Self { a: wide(&self.a)?, b: wide(&self.b)?, scale: self.scale };
+        let wide_self = Self {
+            a: wide(&self.a)?,
+            b: wide(&self.b)?,
+            scale: self.scale,
+            lora: Rc::clone(&self.lora),
+        };
         let sum = ops::add(&wide(weight)?, &wide_self.delta(Dtype::Float32)?)?;
         FusionLoss::between(&sum, fused)
     }

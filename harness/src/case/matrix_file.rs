@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{CaseError, Prompt, meta_file::WirePath, toml_dir};
 use crate::{
-    meta::{CacheKind, Column, Listed, Matrix},
+    meta::{CacheKind, Column, KvPacking, Listed, Matrix},
     synthetic::{self, Lane, inventory},
 };
 
@@ -39,6 +39,7 @@ struct WireMatrix {
 struct WireCache {
     name: String,
     title: String,
+    kv: Option<KvPacking>,
     lanes: Vec<Lane>,
     #[serde(default)]
     not_for: BTreeMap<String, String>,
@@ -96,8 +97,8 @@ fn models(synthetic: &FilePath) -> Result<Vec<Listed>, CaseError> {
 }
 
 fn cache(wire: WireCache) -> CacheKind {
-    let WireCache { name, title, lanes, not_for } = wire;
-    CacheKind { name, title, lanes, not_for }
+    let WireCache { name, title, kv, lanes, not_for } = wire;
+    CacheKind { name, title, kv, lanes, not_for }
 }
 
 fn column(wire: &WireColumn) -> Result<Column, String> {

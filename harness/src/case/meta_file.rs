@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Case, CaseError, Kind, Prompt, toml_dir};
 use crate::{
-    meta::{ConfigChange, Effect, MetaCase, Path, Relation, Route},
+    meta::{ConfigChange, Effect, KvPacking, MetaCase, Path, Relation, Route},
     row::Tier,
 };
 
@@ -30,6 +30,7 @@ struct WireMeta {
     quick: bool,
     #[serde(default)]
     bits_on: Vec<String>,
+    kv: Option<KvPacking>,
     #[serde(default)]
     paths: Vec<WirePath>,
     #[serde(default)]
@@ -109,6 +110,7 @@ fn validate(path: &FilePath, wire: &WireMeta) -> Result<Case, CaseError> {
         prompt: wire.prompt.clone(),
         bits_on: wire.bits_on.clone(),
         quick: wire.quick,
+        kv: wire.kv,
         paths,
         config: config.concat(),
     };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{MetaCase, Path};
+use super::{KvPacking, MetaCase, Path};
 use crate::{
     case::{Case, Kind, Prompt},
     row::Tier,
@@ -48,6 +48,8 @@ pub struct CacheKind {
     pub name: String,
     /// What it is, for people.
     pub title: String,
+    /// How they are packed; absent, they are not.
+    pub kv: Option<KvPacking>,
     /// Formats of the weights.
     pub lanes: Vec<Lane>,
     /// Traits whose models cannot have it, each with the reason.
@@ -105,6 +107,7 @@ impl Matrix {
                 prompt: self.prompt.clone(),
                 bits_on: self.bits_on.clone(),
                 quick: self.quick.contains(&model.name),
+                kv: cache.kv,
                 paths,
                 config: Vec::new(),
             }),

@@ -31,10 +31,23 @@ pub struct MetaCase {
     /// Part of `verify --quick`.
     #[serde(default)]
     pub quick: bool,
+    /// How every cache of keys and values is packed; absent, none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<KvPacking>,
     /// Other ways to the logits of the prompt.
     pub paths: Vec<Path>,
     /// Changes of the config.
     pub config: Vec<ConfigChange>,
+}
+
+/// How keys and values are packed, `affine` along the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KvPacking {
+    /// Bits a value.
+    pub bits: i32,
+    /// Values that share a scale and a bias.
+    pub group: i32,
 }
 
 impl MetaCase {

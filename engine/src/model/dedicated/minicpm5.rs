@@ -242,11 +242,11 @@ impl Layer {
         let keys = self.rope.forward(&keys, at)?;
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
-        let (keys, values) = cache.update(&keys, &values)?;
+        let rows = cache.update(&keys, &values)?;
 
         let scale = (self.dims.head_dim as f64).powf(-0.5) as f32;
-        let qkv = [&queries, &keys, &values];
-        let mixed = fault::attention(self.fault, qkv, scale, mask, cache.newest())?;
+        let newest = cache.newest();
+        let mixed = fault::attention(self.fault, &queries, &rows, scale, mask, newest)?;
         sink.tap("self_attn.sdpa", &mixed);
         let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;
         let out = self.o_proj.forward(&ops::reshape(&mixed, &[batch, n, -1])?)?;

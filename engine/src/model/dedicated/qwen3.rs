@@ -203,9 +203,9 @@ impl Layer {
         let at = cache.position();
         let queries = self.placed(&self.q_norm, &split(&queries, heads)?, at, QUERY_TAPS, sink)?;
         let keys = self.placed(&self.k_norm, &split(&keys, kv_heads)?, at, KEY_TAPS, sink)?;
-        let (keys, values) = cache.update(&keys, &turn(&split(&values, kv_heads)?)?)?;
-        let qkv = [&queries, &keys, &values];
-        let mixed = fault::attention(self.fault, qkv, self.scale, mask, cache.newest())?;
+        let rows = cache.update(&keys, &turn(&split(&values, kv_heads)?)?)?;
+        let newest = cache.newest();
+        let mixed = fault::attention(self.fault, &queries, &rows, self.scale, mask, newest)?;
         sink.tap("self_attn.sdpa", &mixed);
         let out = o_proj.forward(&ops::reshape(&turn(&mixed)?, &[x.dim(0), x.dim(1), -1])?)?;
         sink.tap("self_attn.o", &out);

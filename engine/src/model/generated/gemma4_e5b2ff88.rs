@@ -4,6 +4,7 @@
 
 use mlx_rs::{Array, Dtype};
 
+use crate::attention::attend;
 use crate::cache::KvCache;
 use crate::config::Dims;
 use crate::error::EngineError;
@@ -56,8 +57,8 @@ const SLIDING_ROPE: crate::config::RopeConfig = crate::config::RopeConfig {
     max_positions: Some(512),
 };
 
-/// Keys and values that later layers share, and where the call began.
-type Kept = (Array, Array, crate::nn::Position);
+/// What later layers attend to as well, and where the call began.
+type Kept = (crate::cache::Rows, crate::nn::Position);
 
 struct Unrolled {
     embed_tokens: Embedding,
@@ -298,11 +299,11 @@ impl Layer0 {
         sink.tap("self_attn.k_rope", &keys);
         let values = ops::rms_norm(&values, None, 1e-6)?;
         sink.tap("self_attn.v_norm", &values);
-        let (keys, values) = cache.update(&keys, &turn(&values)?)?;
+        let rows = cache.update(&keys, &turn(&values)?)?;
 
         let queries = self.rope.forward(&turn(&queries)?, at)?;
         sink.tap("self_attn.q_rope", &queries);
-        let mixed = ops::scaled_dot_product_attention(&queries, &keys, &values, 1.0, mask)?;
+        let mixed = attend(&queries, &rows, 1.0, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let mixed = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &mixed);
@@ -474,11 +475,11 @@ impl Layer1 {
         sink.tap("self_attn.k_rope", &keys);
         let values = ops::rms_norm(&values, None, 1e-6)?;
         sink.tap("self_attn.v_norm", &values);
-        let (keys, values) = cache.update(&keys, &turn(&values)?)?;
+        let rows = cache.update(&keys, &turn(&values)?)?;
 
         let queries = self.rope.forward(&turn(&queries)?, at)?;
         sink.tap("self_attn.q_rope", &queries);
-        let mixed = ops::scaled_dot_product_attention(&queries, &keys, &values, 1.0, mask)?;
+        let mixed = attend(&queries, &rows, 1.0, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let mixed = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &mixed);
@@ -650,11 +651,11 @@ impl Layer2 {
         sink.tap("self_attn.k_rope", &keys);
         let values = ops::rms_norm(&values, None, 1e-6)?;
         sink.tap("self_attn.v_norm", &values);
-        let (keys, values) = cache.update(&keys, &turn(&values)?)?;
+        let rows = cache.update(&keys, &turn(&values)?)?;
 
         let queries = self.rope.forward(&turn(&queries)?, at)?;
         sink.tap("self_attn.q_rope", &queries);
-        let mixed = ops::scaled_dot_product_attention(&queries, &keys, &values, 1.0, mask)?;
+        let mixed = attend(&queries, &rows, 1.0, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let mixed = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &mixed);
@@ -687,7 +688,7 @@ impl Layer2 {
 
         let h = ops::multiply(&h, &self.scalar)?;
         sink.tap("out", &h);
-        Ok((h, (keys, values, at)))
+        Ok((h, (rows.borrowed(), at)))
     }
 }
 
@@ -826,11 +827,11 @@ impl Layer3 {
         sink.tap("self_attn.k_rope", &keys);
         let values = ops::rms_norm(&values, None, 1e-6)?;
         sink.tap("self_attn.v_norm", &values);
-        let (keys, values) = cache.update(&keys, &turn(&values)?)?;
+        let rows = cache.update(&keys, &turn(&values)?)?;
 
         let queries = self.rope.forward(&turn(&queries)?, at)?;
         sink.tap("self_attn.q_rope", &queries);
-        let mixed = ops::scaled_dot_product_attention(&queries, &keys, &values, 1.0, mask)?;
+        let mixed = attend(&queries, &rows, 1.0, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let mixed = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &mixed);
@@ -863,7 +864,7 @@ impl Layer3 {
 
         let h = ops::multiply(&h, &self.scalar)?;
         sink.tap("out", &h);
-        Ok((h, (keys, values, at)))
+        Ok((h, (rows.borrowed(), at)))
     }
 }
 
@@ -962,7 +963,7 @@ impl Layer4 {
         &self,
         x: &Array,
         mask: &Mask,
-        (keys, values, at): &Kept,
+        (rows, at): &Kept,
         slice: &Array,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
@@ -977,7 +978,7 @@ impl Layer4 {
 
         let queries = self.rope.forward(&turn(&queries)?, *at)?;
         sink.tap("self_attn.q_rope", &queries);
-        let mixed = ops::scaled_dot_product_attention(&queries, keys, values, 1.0, mask)?;
+        let mixed = attend(&queries, rows, 1.0, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let mixed = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &mixed);
@@ -1109,7 +1110,7 @@ impl Layer5 {
         &self,
         x: &Array,
         mask: &Mask,
-        (keys, values, at): &Kept,
+        (rows, at): &Kept,
         slice: &Array,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
@@ -1124,7 +1125,7 @@ impl Layer5 {
 
         let queries = self.rope.forward(&turn(&queries)?, *at)?;
         sink.tap("self_attn.q_rope", &queries);
-        let mixed = ops::scaled_dot_product_attention(&queries, keys, values, 1.0, mask)?;
+        let mixed = attend(&queries, rows, 1.0, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let mixed = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &mixed);

@@ -4,6 +4,7 @@
 
 use mlx_rs::{Array, Dtype};
 
+use crate::attention::attend;
 use crate::cache::KvCache;
 use crate::config::Dims;
 use crate::error::EngineError;
@@ -169,8 +170,8 @@ impl Layer0 {
         let keys = self.rope.forward(&turn(&split(&keys, 2)?)?, at)?;
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
-        let (keys, values) = cache.update(&keys, &turn(&split(&values, 2)?)?)?;
-        let mixed = ops::scaled_dot_product_attention(&queries, &keys, &values, 0.25, mask)?;
+        let rows = cache.update(&keys, &turn(&split(&values, 2)?)?)?;
+        let mixed = attend(&queries, &rows, 0.25, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let r = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &r);
@@ -247,8 +248,8 @@ impl Layer1 {
         let keys = self.rope.forward(&turn(&split(&keys, 2)?)?, at)?;
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
-        let (keys, values) = cache.update(&keys, &turn(&split(&values, 2)?)?)?;
-        let mixed = ops::scaled_dot_product_attention(&queries, &keys, &values, 0.25, mask)?;
+        let rows = cache.update(&keys, &turn(&split(&values, 2)?)?)?;
+        let mixed = attend(&queries, &rows, 0.25, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let r = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &r);
@@ -325,8 +326,8 @@ impl Layer2 {
         let keys = self.rope.forward(&turn(&split(&keys, 2)?)?, at)?;
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
-        let (keys, values) = cache.update(&keys, &turn(&split(&values, 2)?)?)?;
-        let mixed = ops::scaled_dot_product_attention(&queries, &keys, &values, 0.25, mask)?;
+        let rows = cache.update(&keys, &turn(&split(&values, 2)?)?)?;
+        let mixed = attend(&queries, &rows, 0.25, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let r = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &r);
@@ -403,8 +404,8 @@ impl Layer3 {
         let keys = self.rope.forward(&turn(&split(&keys, 2)?)?, at)?;
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
-        let (keys, values) = cache.update(&keys, &turn(&split(&values, 2)?)?)?;
-        let mixed = ops::scaled_dot_product_attention(&queries, &keys, &values, 0.25, mask)?;
+        let rows = cache.update(&keys, &turn(&split(&values, 2)?)?)?;
+        let mixed = attend(&queries, &rows, 0.25, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let r = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &r);

@@ -26,8 +26,8 @@ pub(super) fn network(file: &ConfigFile) -> Result<Source, EngineError> {
         }
     }
     if donors(&config).next().is_some() {
-        text += "\n/// Keys and values that later layers share, and where the call began.\n\
-                 type Kept = (Array, Array, crate::nn::Position);\n";
+        text += "\n/// What later layers attend to as well, and where the call began.\n\
+                 type Kept = (crate::cache::Rows, crate::nn::Position);\n";
     }
     text += &body(&config, names);
     for i in 0..config.layers.len() {
@@ -191,7 +191,7 @@ fn layer(config: &Gemma4TextConfig, names: Names, i: usize) -> String {
         |condition: bool, text: &str| if condition { text.to_owned() } else { String::new() };
     let values = if keys_only { templates::VALUES_ARE_KEYS } else { templates::VALUES };
     let (result, parameter) = match (shared, donates) {
-        (true, _) => ("Array", "(keys, values, at): &Kept"),
+        (true, _) => ("Array", "(rows, at): &Kept"),
         (_, true) => ("(Array, Kept)", "cache: &mut KvCache"),
         _ => ("Array", "cache: &mut KvCache"),
     };
@@ -209,13 +209,13 @@ fn layer(config: &Gemma4TextConfig, names: Names, i: usize) -> String {
             ("own_keys", if shared { String::new() } else { KEYS.to_owned() }),
             ("values_step", values.to_owned()),
             ("at", (if shared { "*at" } else { "at" }).to_owned()),
-            ("key_ref", (if shared { "keys, values" } else { "&keys, &values" }).to_owned()),
+            ("rows", (if shared { "rows" } else { "&rows" }).to_owned()),
             ("feed_forward", FEED_FORWARD.to_owned()),
             ("gate", when(gated, GATE)),
             ("parameter", parameter.to_owned()),
             ("slice", when(gated, "slice: &Array,")),
             ("result", result.to_owned()),
-            ("out", (if donates { "(h, (keys, values, at))" } else { "h" }).to_owned()),
+            ("out", (if donates { "(h, (rows.borrowed(), at))" } else { "h" }).to_owned()),
             ("i", i.to_string()),
             ("path", names.of(&format!("layers.{i}"))),
             ("rope", rope_name(spec.kind).to_owned()),

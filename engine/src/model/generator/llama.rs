@@ -225,8 +225,8 @@ impl Layer@i@ {
         let keys = self.rope.forward(&turn(&split(&keys, @kv_heads@)?)?, at)?;
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
-        let (keys, values) = cache.update(&keys, &turn(&split(&values, @kv_heads@)?)?)?;
-        let mixed = ops::scaled_dot_product_attention(&queries, &keys, &values, @scale@, mask)?;
+        let rows = cache.update(&keys, &turn(&split(&values, @kv_heads@)?)?)?;
+        let mixed = attend(&queries, &rows, @scale@, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let r = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &r);

@@ -88,6 +88,7 @@ const HEAD: &str = r#"@by@@folder@`; do not edit.
 
 use mlx_rs::{Array, Dtype};
 
+use crate::attention::attend;
 use crate::cache::KvCache;
 use crate::config::Dims;
 use crate::error::EngineError;

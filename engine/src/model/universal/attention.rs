@@ -1,6 +1,6 @@
 //! Grouped-query attention on a cache.
 
-use mlx_rs::Array;
+use mlx_rs::{Array, Dtype};
 
 use super::kernel::attend;
 use super::norm::HeadNorm;
@@ -80,6 +80,11 @@ impl Attention {
         })
     }
 
+    /// Whether it reads packed keys and values beside queries of a dtype.
+    pub(super) fn reads_packed(&self, dtype: Dtype) -> bool {
+        self.kernel.takes_packed(dtype)
+    }
+
     /// The longest sequence that is rotated as short ones are ([`Rope::length_limit`]).
     pub(super) fn length_limit(&self) -> Option<i32> {
         self.rope.length_limit()
@@ -101,10 +106,9 @@ impl Attention {
             None => queries,
         };
 
-        let (keys, values) = cache.update(&keys, &values)?;
-        let qkv = [&queries, &keys, &values];
+        let rows = cache.update(&keys, &values)?;
         let newest = cache.newest();
-        let mixed = attend(self.kernel, qkv, self.scale, mask, newest, self.fault)?;
+        let mixed = attend(self.kernel, &queries, &rows, self.scale, mask, newest, self.fault)?;
         sink.tap_in(&self.place, "sdpa", &mixed);
 
         let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;

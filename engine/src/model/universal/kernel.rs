@@ -4,35 +4,48 @@ use half::{bf16, f16};
 use mlx_rs::{Array, Dtype};
 
 use super::spec::Kernel;
-use crate::cache::causal_mask;
+use crate::cache::{Rows, causal_mask};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
 use crate::ops::{self, Mask};
 
 /// Queries `[batch, heads, n, d]`, keys and values `[batch, kv_heads, keys, d]` to `[batch, heads, n, d]`
 /// in the values' dtype; `newest` is the column of the newest key.
+///
+/// # Errors
+/// [`EngineError::CacheForm`] for packed rows where [`Kernel::takes_packed`] says no.
 pub(super) fn attend(
     kernel: Kernel,
-    qkv: [&Array; 3],
+    queries: &Array,
+    rows: &Rows,
     scale: f64,
     mask: &Mask,
     newest: i32,
     fault: Option<Fault>,
 ) -> Result<Array, EngineError> {
-    let [queries, keys, values] = qkv;
-    let wide = match kernel {
-        Kernel::Fast => false,
-        Kernel::F32 => true,
-        Kernel::F32ForF16 => queries.dtype() == Dtype::Float16,
-        Kernel::Softcap(cap) => return softcapped(qkv, scale, cap, mask, newest, fault),
-    };
-    if !wide {
-        return fault::attention(fault, qkv, scale as f32, mask, newest);
+    if kernel.takes_packed(queries.dtype()) {
+        return fault::attention(fault, queries, rows, scale as f32, mask, newest);
     }
-    let [queries, keys] = [ops::cast(queries, Dtype::Float32)?, ops::cast(keys, Dtype::Float32)?];
-    let qkv = [&queries, &keys, &ops::cast(values, Dtype::Float32)?];
-    let mixed = fault::attention(fault, qkv, scale as f32, mask, newest)?;
+    let (keys, values) = rows.clone().plain()?;
+    if let Kernel::Softcap(cap) = kernel {
+        return softcapped([queries, &keys, &values], scale, cap, mask, newest, fault);
+    }
+    let wide = |a: &Array| ops::cast(a, Dtype::Float32);
+    let rows = Rows::Plain { keys: wide(&keys)?, values: wide(&values)? };
+    let mixed = fault::attention(fault, &wide(queries)?, &rows, scale as f32, mask, newest)?;
     ops::cast(&mixed, values.dtype())
+}
+
+impl Kernel {
+    /// Whether attention hands keys and values on as the cache returns them, packed or not: the
+    /// reference computes on the arrays of plain ones elsewhere, and raises on packed ones.
+    pub(super) fn takes_packed(self, dtype: Dtype) -> bool {
+        match self {
+            Self::Fast => true,
+            Self::F32ForF16 => dtype != Dtype::Float16,
+            Self::F32 | Self::Softcap(_) => false,
+        }
+    }
 }
 
 /// `Attention` of `mlx_lm/models/gemma2.py`, op for op.

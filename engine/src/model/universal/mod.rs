@@ -144,6 +144,10 @@ impl Network for Universal {
         self.layers.iter().map(cache).collect()
     }
 
+    fn reads_packed(&self) -> bool {
+        self.layers.iter().all(|layer| layer.attention.reads_packed(self.dtype()))
+    }
+
     fn length_limit(&self) -> Option<i32> {
         self.layers.iter().find_map(|layer| layer.attention.length_limit())
     }

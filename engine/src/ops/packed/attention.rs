@@ -104,7 +104,7 @@ impl Grouped {
             return Ok(Self { q, k: k.clone(), v: v.clone(), repeats: false, shape });
         }
         let q = reshape(&q, &[batch, kv_heads, repeats, queries, width])?;
-        let spread = |w: &Packed| each(w, |part| expand_dims(part, -3));
+        let spread = |w: &Packed| w.map(|part| expand_dims(part, -3));
         Ok(Self { q, k: spread(k)?, v: spread(v)?, repeats: true, shape })
     }
 
@@ -168,22 +168,10 @@ fn causal_mask(queries: i32, keys: i32) -> Result<Array, EngineError> {
 }
 
 fn rows(w: &Packed, range: SliceAxis) -> Result<Packed, EngineError> {
-    each(w, |part| {
+    w.map(|part| {
         let mut axes: Vec<_> = part.shape().iter().map(|&extent| SliceAxis::full(extent)).collect();
         let at = axes.len() - 2;
         axes[at] = range;
         slice(part, &axes)
-    })
-}
-
-fn each(
-    w: &Packed,
-    f: impl Fn(&Array) -> Result<Array, EngineError>,
-) -> Result<Packed, EngineError> {
-    Ok(Packed {
-        words: f(&w.words)?,
-        scales: f(&w.scales)?,
-        biases: w.biases.as_ref().map(&f).transpose()?,
-        mode: w.mode,
     })
 }

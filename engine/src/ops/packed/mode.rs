@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use mlx_rs::Array;
 
+use crate::error::EngineError;
 use crate::ops::Affine;
 
 /// A quantization mode of `mlx.core.quantize`.
@@ -77,4 +78,19 @@ pub struct Packed {
     pub biases: Option<Array>,
     /// How the values are packed.
     pub mode: Mode,
+}
+
+impl Packed {
+    /// Applies one step to each array.
+    pub(crate) fn map(
+        &self,
+        step: impl Fn(&Array) -> Result<Array, EngineError>,
+    ) -> Result<Self, EngineError> {
+        Ok(Self {
+            words: step(&self.words)?,
+            scales: step(&self.scales)?,
+            biases: self.biases.as_ref().map(&step).transpose()?,
+            mode: self.mode,
+        })
+    }
 }

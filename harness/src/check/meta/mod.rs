@@ -15,7 +15,7 @@ use crate::{
     case::{Kind, Prompt},
     check,
     compare::{BitReport, ToleranceReport, error::LengthMismatch},
-    meta::MetaCase,
+    meta::{KvPacking, MetaCase},
     row::{NotRunKind, Outcome, Row},
     worker::Job,
 };
@@ -89,6 +89,7 @@ struct Bench<'a> {
     options: LoadOptions,
     /// Whether this backend is one where the case claims equal bits.
     bits: bool,
+    kv: Option<KvPacking>,
     truth: Truth<'a>,
     /// What the model says under its own config, once it was asked.
     unchanged: OnceCell<HostTensor>,
@@ -125,7 +126,7 @@ fn bench<'a>(job: &'a Job, case: &MetaCase) -> Result<Bench<'a>, MetaError> {
     let backend = mlx_parity_engine::runtime_info()?.backend;
     let bits = case.bits_on.contains(&backend);
     let (truth, unchanged) = (Truth::new(dir), OnceCell::new());
-    Ok(Bench { dir, model, ids, options, bits, truth, unchanged })
+    Ok(Bench { dir, model, ids, options, bits, kv: case.kv, truth, unchanged })
 }
 
 /// The rows of a case that could not begin.

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use mlx_parity_engine::{Decoder, EngineError, Model};
+use mlx_parity_engine::{Composition, Decoder, EngineError, KvBits, Model};
 use mlx_parity_tensor::HostTensor;
 
 use super::{Bench, MetaError, Verdict};
 use crate::{
     compare::bit_exact,
-    meta::{Budget, Path, Relation, Route},
+    meta::{Budget, KvPacking, Path, Relation, Route},
 };
 
 /// Two answers to the same ids.
@@ -20,6 +20,27 @@ struct Pair {
     start: usize,
     base: HostTensor,
     got: HostTensor,
+}
+
+/// A model and what its decoders compute with.
+struct Player<'m> {
+    model: &'m Model,
+    composition: Composition,
+}
+
+impl<'m> Player<'m> {
+    fn new(bench: &'m Bench) -> Self {
+        let model = &bench.model;
+        let packed = |kv: KvPacking| {
+            Composition::uniform(model, KvBits { bits: kv.bits, group: kv.group })
+        };
+        Self { model, composition: bench.kv.map_or_else(Composition::l1, packed) }
+    }
+
+    /// A decoder at the start of a sequence.
+    fn start(&self, step: usize) -> Result<Decoder<'m>, EngineError> {
+        Decoder::with(self.model, step, &self.composition)
+    }
 }
 
 /// How the ids behind a cut are run.
@@ -48,18 +69,19 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
         return Err(MetaError::ShortPrompt { found, wanted });
     }
     let started = Instant::now();
-    let (model, ids) = (&bench.model, bench.ids.as_slice());
+    let (player, ids) = (Player::new(bench), bench.ids.as_slice());
+    let (player, model) = (&player, &bench.model);
     let pairs = match path.route {
-        Route::Again => chunked(model, ids, ids.len())?,
-        Route::Chunk(size) => chunked(model, ids, size)?,
+        Route::Again => chunked(player, ids, ids.len())?,
+        Route::Chunk(size) => chunked(player, ids, size)?,
         Route::Trim { at, tokens } => {
-            cut(model, ids, at, |decoder| detour(decoder, model, ids, tokens))?
+            cut(player, ids, at, |decoder| detour(decoder, model, ids, tokens))?
         }
-        Route::RefusedTrim { at } => cut(model, ids, at, refused_trim)?,
-        Route::Save { at } => cut(model, ids, at, |decoder| saved(decoder, model))?,
-        Route::Poison { at } => cut(model, ids, at, |decoder| Ok(decoder.poison_unused()?))?,
-        Route::Refusal { at } => cut(model, ids, at, |decoder| refusals(decoder, model))?,
-        Route::Batch(rows) => batch(model, ids, rows)?,
+        Route::RefusedTrim { at } => cut(player, ids, at, refused_trim)?,
+        Route::Save { at } => cut(player, ids, at, |decoder| saved(decoder, player))?,
+        Route::Poison { at } => cut(player, ids, at, |decoder| Ok(decoder.poison_unused()?))?,
+        Route::Refusal { at } => cut(player, ids, at, |decoder| refusals(decoder, model))?,
+        Route::Batch(rows) => batch(player, ids, rows)?,
     };
     let engine_ms = started.elapsed().as_secs_f64() * 1e3;
     let verdict = match path.relation {
@@ -69,22 +91,22 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
     Ok(Verdict { engine_ms, ..verdict })
 }
 
-fn chunked(model: &Model, ids: &[u32], size: usize) -> Result<Vec<Pair>, MetaError> {
-    let base = Decoder::new(model, ids.len()).prefill(ids)?;
-    let got = Decoder::new(model, size).prefill(ids)?;
+fn chunked(player: &Player, ids: &[u32], size: usize) -> Result<Vec<Pair>, MetaError> {
+    let base = player.start(ids.len())?.prefill(ids)?;
+    let got = player.start(size)?.prefill(ids)?;
     Ok(vec![Pair { what: String::new(), ids: ids.to_vec(), start: 0, base, got }])
 }
 
 /// Two decoders over the same ids, of which one does something in between that must not show.
 fn cut<'m>(
-    model: &'m Model,
+    player: &Player<'m>,
     ids: &[u32],
     at: usize,
     between: impl Fn(&mut Decoder<'m>) -> Result<(), MetaError>,
 ) -> Result<Vec<Pair>, MetaError> {
     let (first, rest) = ids.split_at(at);
     let run = |step: usize, between: &dyn Fn(&mut Decoder<'m>) -> Result<(), MetaError>| {
-        let mut decoder = Decoder::new(model, step);
+        let mut decoder = player.start(step)?;
         // In calls of at least `at` tokens the first part is one call and a last token.
         decoder.prefill(first)?;
         between(&mut decoder)?;
@@ -163,38 +185,38 @@ fn refusals(decoder: &mut Decoder, model: &Model) -> Result<(), MetaError> {
 }
 
 /// Goes on in a fresh decoder with the caches of the given one.
-fn saved<'m>(decoder: &mut Decoder<'m>, model: &'m Model) -> Result<(), MetaError> {
+fn saved<'m>(decoder: &mut Decoder<'m>, player: &Player<'m>) -> Result<(), MetaError> {
     let scratch = tempfile::tempdir()?;
     let file = scratch.path().join("caches.safetensors");
     decoder.save_caches(&file)?;
-    let mut fresh = Decoder::new(model, decoder.prefill_step_size());
+    let mut fresh = player.start(decoder.prefill_step_size())?;
     fresh.load_caches(&file)?;
     *decoder = fresh;
     Ok(())
 }
 
 /// The prompt and turns of it, in one batch and alone; half of each in one call, half step by step.
-fn batch(model: &Model, ids: &[u32], rows: usize) -> Result<Vec<Pair>, MetaError> {
+fn batch(player: &Player, ids: &[u32], rows: usize) -> Result<Vec<Pair>, MetaError> {
     let turned = |row: usize| {
         let mut turned = ids.to_vec();
         turned.rotate_left(5 * row % ids.len());
         turned
     };
     let rows: Vec<Vec<u32>> = (0..rows).map(turned).collect();
-    let together = side_by_side(model, &rows)?;
+    let together = side_by_side(player, &rows)?;
     let mut pairs = Vec::new();
     for (row, (ids, got)) in rows.into_iter().zip(together).enumerate() {
         let what = format!("row {row}");
-        let base = side_by_side(model, std::slice::from_ref(&ids))?.remove(0);
+        let base = side_by_side(player, std::slice::from_ref(&ids))?.remove(0);
         pairs.push(Pair { what, ids, start: 0, base, got });
     }
     Ok(pairs)
 }
 
-fn side_by_side(model: &Model, rows: &[Vec<u32>]) -> Result<Vec<HostTensor>, MetaError> {
+fn side_by_side(player: &Player, rows: &[Vec<u32>]) -> Result<Vec<HostTensor>, MetaError> {
     let length = rows[0].len();
     let half = length.div_ceil(2);
-    let mut decoder = Decoder::new(model, length);
+    let mut decoder = player.start(length)?;
     let heads: Vec<&[u32]> = rows.iter().map(|row| &row[..half]).collect();
     let first = decoder.prefill_batch(&heads)?;
     let mut bytes: Vec<Vec<u8>> = first.into_iter().map(HostTensor::into_bytes).collect();
@@ -205,8 +227,8 @@ fn side_by_side(model: &Model, rows: &[Vec<u32>]) -> Result<Vec<HostTensor>, Met
             bytes.extend(logits.rows(row..row + 1).into_bytes());
         }
     }
-    let shape = [length, model.vocab_size()];
-    let whole = |bytes| HostTensor::new(model.dtype(), shape, bytes);
+    let shape = [length, player.model.vocab_size()];
+    let whole = |bytes| HostTensor::new(player.model.dtype(), shape, bytes);
     Ok(bytes.into_iter().map(whole).collect::<Result<_, _>>()?)
 }
 

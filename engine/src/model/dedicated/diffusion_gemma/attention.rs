@@ -4,7 +4,7 @@ use mlx_rs::Array;
 
 use super::config::DiffusionGemmaConfig;
 use super::rope::Rope;
-use crate::cache::KvCache;
+use crate::cache::{KvCache, Rows};
 use crate::config::LayerKind;
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
@@ -91,21 +91,19 @@ impl Attention {
             Before::Canvas(prefix) => prefix.offset,
         };
         let [queries, keys, values] = self.heads_of(x, offset, sink)?;
-        let (keys, values, mask) = match before {
-            Before::Read(cache) => {
-                let (keys, values) = cache.update(&keys, &values)?;
-                (keys, values, mask)
+        let (rows, mask) = match before {
+            Before::Read(cache) => (cache.update(&keys, &values)?, mask),
+            Before::Canvas(Prefix { rows: None, mask, .. }) => {
+                (Rows::Plain { keys, values }, &*mask)
             }
-            Before::Canvas(Prefix { rows: None, mask, .. }) => (keys, values, mask),
-            Before::Canvas(Prefix { rows: Some(rows), mask, .. }) => (
-                ops::concatenate(&[&rows.0, &keys], 2)?,
-                ops::concatenate(&[&rows.1, &values], 2)?,
-                mask,
-            ),
+            Before::Canvas(Prefix { rows: Some(rows), mask, .. }) => {
+                let keys = ops::concatenate(&[&rows.0, &keys], 2)?;
+                let values = ops::concatenate(&[&rows.1, &values], 2)?;
+                (Rows::Plain { keys, values }, &*mask)
+            }
         };
-        let newest = keys.dim(2) - 1;
-        let qkv = [&queries, &keys, &values];
-        let mixed = fault::attention(self.fault, qkv, 1.0, mask, newest)?;
+        let newest = rows.positions() - 1;
+        let mixed = fault::attention(self.fault, &queries, &rows, 1.0, mask, newest)?;
         sink.tap("self_attn.sdpa", &mixed);
         let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;
         let out = self.o_proj.forward(&ops::reshape(&mixed, &[x.dim(0), x.dim(1), -1])?)?;

@@ -2,7 +2,7 @@
 
 use mlx_rs::Array;
 
-use crate::cache::KvCache;
+use crate::cache::{KvCache, Rows};
 use crate::config::{Dims, Gemma4Layer, KeyValues};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
@@ -21,11 +21,10 @@ pub(super) struct CallState<'a> {
     kept: Vec<Kept>,
 }
 
-/// All keys and values that a layer attended to, the position of the call's first token, and the
-/// column of the newest key.
+/// All that a layer attended to, the position of the call's first token, and the column of the newest
+/// key.
 struct Kept {
-    keys: Array,
-    values: Array,
+    rows: Rows,
     at: Position,
     newest: i32,
 }
@@ -98,8 +97,9 @@ impl Attention {
         let queries = self.rope.forward(&turn(&queries)?, kept.at)?;
         sink.tap("self_attn.q_rope", &queries);
 
-        let qkv = [&queries, &kept.keys, &kept.values];
-        let mixed = fault::attention(self.fault, qkv, 1.0, mask, kept.newest)?;
+        let borrowed = self.key_values.is_none().then(|| kept.rows.clone().borrowed());
+        let rows = borrowed.as_ref().unwrap_or(&kept.rows);
+        let mixed = fault::attention(self.fault, &queries, rows, 1.0, mask, kept.newest)?;
         sink.tap("self_attn.sdpa", &mixed);
         let out = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &out);
@@ -167,7 +167,7 @@ impl Projections {
         sink.tap("self_attn.k_rope", &keys);
         let values = ops::rms_norm(&values, None, self.eps)?;
         sink.tap("self_attn.v_norm", &values);
-        let (keys, values) = cache.update(&keys, &turn(&values)?)?;
-        Ok(Kept { keys, values, at, newest: cache.newest() })
+        let rows = cache.update(&keys, &turn(&values)?)?;
+        Ok(Kept { rows, at, newest: cache.newest() })
     }
 }

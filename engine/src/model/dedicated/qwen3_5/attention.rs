@@ -73,9 +73,9 @@ impl Attention {
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
 
-        let (keys, values) = cache.update(&keys, &values)?;
-        let qkv = [&queries, &keys, &values];
-        let mixed = fault::attention(self.fault, qkv, self.scale, mask, cache.newest())?;
+        let rows = cache.update(&keys, &values)?;
+        let newest = cache.newest();
+        let mixed = fault::attention(self.fault, &queries, &rows, self.scale, mask, newest)?;
         sink.tap("self_attn.sdpa", &mixed);
 
         let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;

@@ -136,7 +136,7 @@ pub(super) const ATTENTION: &str = r#"
         @own_keys@
         let queries = self.rope.forward(&turn(&queries)?, @at@)?;
         sink.tap("self_attn.q_rope", &queries);
-        let mixed = ops::scaled_dot_product_attention(&queries, @key_ref@, 1.0, mask)?;
+        let mixed = attend(&queries, @rows@, 1.0, mask)?;
         sink.tap("self_attn.sdpa", &mixed);
         let mixed = self.o_proj.forward(&join(&mixed)?)?;
         sink.tap("self_attn.o", &mixed);
@@ -157,7 +157,7 @@ pub(super) const KEYS: &str = r#"
         sink.tap("self_attn.k_rope", &keys);
         let values = ops::rms_norm(&values, None, @eps32@)?;
         sink.tap("self_attn.v_norm", &values);
-        let (keys, values) = cache.update(&keys, &turn(&values)?)?;
+        let rows = cache.update(&keys, &turn(&values)?)?;
 "#;
 
 pub(super) const VALUES: &str = r#"
