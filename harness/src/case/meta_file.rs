@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Case, CaseError, Kind, Prompt, toml_dir};
 use crate::{
-    meta::{ConfigChange, Effect, KvPacking, MetaCase, Path, Relation, Route},
+    meta::{ConfigChange, Effect, Fuzz, KvPacking, MetaCase, Path, Relation, Route},
     row::Tier,
 };
 
@@ -23,7 +23,8 @@ struct WireFile {
 struct WireMeta {
     name: String,
     model: String,
-    prompt: Prompt,
+    /// Of `paths` and `config`; sequences of operations draw their own tokens.
+    prompt: Option<Prompt>,
     why: String,
     /// Part of `verify --quick`.
     #[serde(default)]
@@ -35,6 +36,7 @@ struct WireMeta {
     paths: Vec<WirePath>,
     #[serde(default)]
     config: Vec<WireChange>,
+    fuzz: Option<Fuzz>,
 }
 
 /// One of `again`, `chunk`, `trim` with `at`, `refused-trim-at`, `save-at`, `poison-at`, `refusal-at`,
@@ -107,16 +109,23 @@ fn validate(path: &FilePath, wire: &WireMeta) -> Result<Case, CaseError> {
         wire.config.iter().map(changes).collect::<Result<_, _>>().map_err(invalid)?;
     let case = MetaCase {
         model: wire.model.clone(),
-        prompt: wire.prompt.clone(),
+        prompt: wire.prompt.clone().unwrap_or(Prompt::Ids(Vec::new())),
         bits_on: wire.bits_on.clone(),
         quick: wire.quick,
         kv: wire.kv,
         paths,
         config: config.concat(),
+        fuzz: wire.fuzz,
     };
+    if wire.prompt.is_some() == (case.paths.is_empty() && case.config.is_empty()) {
+        let message = "`prompt` goes with `paths` and `config`, and with them alone";
+        return Err(invalid(message.to_owned()));
+    }
     let mut checks = case.checks();
     if checks.is_empty() {
-        return Err(invalid("no `paths` and no `config`: nothing is checked".to_owned()));
+        return Err(invalid(
+            "no `paths`, no `config` and no `fuzz`: nothing is checked".to_owned(),
+        ));
     }
     checks.sort();
     if let Some([twice, _]) = checks.array_windows().find(|[one, next]| one == next) {

@@ -110,6 +110,7 @@ impl Matrix {
                 kv: cache.kv,
                 paths,
                 config: Vec::new(),
+                fuzz: None,
             }),
         })
     }
@@ -133,9 +134,7 @@ impl Matrix {
         cache: &'a CacheKind,
         column: &'a Column,
     ) -> Option<&'a str> {
-        let fits = |name: &str| {
-            name == model.name || name == cache.name || self.has(model, name)
-        };
+        let fits = |name: &str| name == model.name || name == cache.name || self.has(model, name);
         let reasons = cache.not_for.iter().chain(&column.not_for);
         let mut reasons = reasons.filter(|(name, _)| fits(name)).map(|(_, reason)| reason);
         self.left_out.get(&model.name).or_else(|| reasons.next()).map(String::as_str)

@@ -4,6 +4,7 @@
 
 mod budget;
 mod config;
+mod fuzz;
 pub mod matrix;
 mod path;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     budget::{Budget, Kept},
     config::{ConfigChange, Effect},
+    fuzz::{Forgets, Fuzz, Operation, Sequence},
     matrix::{CacheKind, Cell, Column, Listed, Matrix},
     path::{Path, Relation, Route},
 };
@@ -38,6 +40,9 @@ pub struct MetaCase {
     pub paths: Vec<Path>,
     /// Changes of the config.
     pub config: Vec<ConfigChange>,
+    /// Random sequences of operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fuzz: Option<Fuzz>,
 }
 
 /// How keys and values are packed, `affine` along the head.
@@ -55,6 +60,7 @@ impl MetaCase {
     pub fn checks(&self) -> Vec<String> {
         let paths = self.paths.iter().map(|path| path.route.name());
         let config = self.config.iter().map(|change| format!("config/{}", change.name));
-        paths.chain(config).collect()
+        let seeds = self.fuzz.iter().flat_map(Fuzz::seeds).map(|seed| format!("seed-{seed:04}"));
+        paths.chain(config).chain(seeds).collect()
     }
 }

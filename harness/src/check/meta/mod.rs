@@ -1,7 +1,9 @@
 //! Tier meta: a model asked the same thing in several ways, and its config perturbed.
 
 mod config;
+mod fuzz;
 mod paths;
+mod player;
 mod truth;
 
 use std::{cell::OnceCell, path::Path, time::Instant};
@@ -61,6 +63,16 @@ enum MetaError {
         /// What it had to do.
         wanted: &'static str,
     },
+    /// An operation of a random sequence.
+    #[error("seed {seed}: {source}, after: {history}")]
+    Sequence {
+        /// The seed.
+        seed: u64,
+        /// The operations, the failed one last.
+        history: String,
+        /// What it was.
+        source: Box<MetaError>,
+    },
     /// A call that had to be refused was taken.
     #[error("{what} was taken, wanted a refusal")]
     NotRefused {
@@ -111,6 +123,11 @@ pub fn run(job: &Job, emit: &mut dyn FnMut(Row)) {
     for (change, id) in case.config.iter().zip(&mut ids) {
         let started = Instant::now();
         emit(row(job, id, started, config::check(&bench, change)));
+    }
+    let seeds = case.fuzz.iter().flat_map(|fuzz| fuzz.seeds().map(move |seed| (fuzz, seed)));
+    for ((fuzz, seed), id) in seeds.zip(&mut ids) {
+        let started = Instant::now();
+        emit(row(job, id, started, fuzz::check(&bench, fuzz, seed)));
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use mlx_parity_engine::{Composition, Decoder, EngineError, KvBits, Model};
+use mlx_parity_engine::{Decoder, EngineError, Model};
 use mlx_parity_tensor::HostTensor;
 
-use super::{Bench, MetaError, Verdict};
+use super::{Bench, MetaError, Verdict, player::Player};
 use crate::{
     compare::bit_exact,
-    meta::{Budget, KvPacking, Path, Relation, Route},
+    meta::{Budget, Path, Relation, Route},
 };
 
 /// Two answers to the same ids.
@@ -20,27 +20,6 @@ struct Pair {
     start: usize,
     base: HostTensor,
     got: HostTensor,
-}
-
-/// A model and what its decoders compute with.
-struct Player<'m> {
-    model: &'m Model,
-    composition: Composition,
-}
-
-impl<'m> Player<'m> {
-    fn new(bench: &'m Bench) -> Self {
-        let model = &bench.model;
-        let packed = |kv: KvPacking| {
-            Composition::uniform(model, KvBits { bits: kv.bits, group: kv.group })
-        };
-        Self { model, composition: bench.kv.map_or_else(Composition::l1, packed) }
-    }
-
-    /// A decoder at the start of a sequence.
-    fn start(&self, step: usize) -> Result<Decoder<'m>, EngineError> {
-        Decoder::with(self.model, step, &self.composition)
-    }
 }
 
 /// How the ids behind a cut are run.
