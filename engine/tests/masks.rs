@@ -6,7 +6,7 @@ mod common;
 
 use common::on_mlx_thread;
 use mlx_parity_engine::array::{from_host, mlx_dtype, read, to_host};
-use mlx_parity_engine::cache::{DeadRows, KvCache, MaskRule, RotatingCache, added};
+use mlx_parity_engine::cache::{DeadRows, KvCache, MaskRule, RotatingCache, Rows, added};
 use mlx_parity_engine::ops::{Mask, ScoreMask, attend};
 use mlx_parity_engine::{Array, EngineError};
 use mlx_parity_oracles::ops::{self as ref64, Attention, Sight};
@@ -142,7 +142,7 @@ fn a_rotating_cache_shows_what_the_definition_says(
             for &count in chunks {
                 let mask = cache.mask(count, Some(window)).expect("a mask");
                 let new = rows(start, count);
-                let (keys, _) = cache.update(&new, &new).expect("an update");
+                let (keys, _) = cache.update(&new, &new).and_then(Rows::plain).expect("an update");
                 let stored: Vec<i64> =
                     read::<f32>("keys", &keys).expect("f32").iter().map(|&at| at as i64).collect();
                 let all = stored.len() as i64;

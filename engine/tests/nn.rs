@@ -7,7 +7,7 @@ use common::on_mlx_thread;
 use mlx_parity_engine::Array;
 use mlx_parity_engine::array::{from_host, to_host};
 use mlx_parity_engine::config::RopeConfig;
-use mlx_parity_engine::nn::{Embedding, Linear, RmsNorm, Rope, Weight};
+use mlx_parity_engine::nn::{Embedding, Linear, Matrix, RmsNorm, Rope, Weight};
 use mlx_parity_engine::ops::{self, Affine, RopeScaling};
 use mlx_parity_tensor::HostTensor;
 use rstest::rstest;
@@ -133,7 +133,7 @@ fn linear_layers_multiply_and_add(
             weight
         } else {
             let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
-            Weight::Plain(Array::from_slice(&values, &[3, 32]))
+            Weight::Plain(Matrix::new(Array::from_slice(&values, &[3, 32])).unwrap())
         };
         let bias = [0.5_f32, -3.0, 7.0];
         let layer = Linear::new(weight, biased.then(|| Array::from_slice(&bias, &[3])));

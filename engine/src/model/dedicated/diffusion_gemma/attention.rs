@@ -93,13 +93,11 @@ impl Attention {
         let [queries, keys, values] = self.heads_of(x, offset, sink)?;
         let (rows, mask) = match before {
             Before::Read(cache) => (cache.update(&keys, &values)?, mask),
-            Before::Canvas(Prefix { rows: None, mask, .. }) => {
-                (Rows::Plain { keys, values }, &*mask)
-            }
+            Before::Canvas(Prefix { rows: None, mask, .. }) => (Rows::Plain { keys, values }, mask),
             Before::Canvas(Prefix { rows: Some(rows), mask, .. }) => {
                 let keys = ops::concatenate(&[&rows.0, &keys], 2)?;
                 let values = ops::concatenate(&[&rows.1, &values], 2)?;
-                (Rows::Plain { keys, values }, &*mask)
+                (Rows::Plain { keys, values }, mask)
             }
         };
         let newest = rows.positions() - 1;
