@@ -11,7 +11,7 @@ use support::Project;
 const PLAIN: &str = "meta/matrix/own/llama-f32";
 const WINDOW: &str = "meta/matrix/own/gemma3_text-f32";
 const RECURRENT: &str = "meta/matrix/own/qwen3_5-f32";
-const PACKED: &str = "meta/matrix/kv8/qwen3-f32";
+const PACKED: &str = "meta/matrix/kv8/qwen3-bf16";
 
 fn rows(case: &str, fault: &str) -> Vec<Row> {
     Project::new().run(&["verify", "--format", "jsonl", case, "--fault", fault]).expect(100).rows()
@@ -54,18 +54,18 @@ fn each_fault_of_the_state_is_caught(
 
 /// Random operations find them as well, and a failure names its seed and what led there.
 #[rstest]
-#[case::off_by_one_window("window-one-narrow", "meta/fuzz/window-quick")]
-#[case::stale_slot("stale-slot", "meta/fuzz/plain-quick")]
-#[case::trim_of_one_layer("trim-first-layer-only", "meta/fuzz/plain-quick")]
-#[case::rollback_one_short("trim-one-short", "meta/fuzz/plain-quick")]
-#[case::shared_offset("shared-offset", "meta/fuzz/plain-quick")]
-#[case::trim_past_the_window("trim-past-window", "meta/fuzz/window-quick")]
-#[case::offset_not_restored("offset-not-restored", "meta/fuzz/plain-quick")]
-#[case::ring_index_lost("ring-index-lost", "meta/fuzz/window-quick")]
-#[case::layer_not_loaded("layer-not-loaded", "meta/fuzz/plain-quick")]
-#[case::padding_counted("unused-slot-counted", "meta/fuzz/plain-quick")]
-#[case::rows_of_a_batch("rows-swapped", "meta/fuzz/plain-quick")]
-#[case::failed_call_counted("refused-call-counted", "meta/fuzz/plain-quick")]
+#[case::off_by_one_window("window-one-narrow", "meta/fuzz/window-quick/from-0001")]
+#[case::stale_slot("stale-slot", "meta/fuzz/plain-quick/from-0001")]
+#[case::trim_of_one_layer("trim-first-layer-only", "meta/fuzz/plain-quick/from-0001")]
+#[case::rollback_one_short("trim-one-short", "meta/fuzz/plain-quick/from-0001")]
+#[case::shared_offset("shared-offset", "meta/fuzz/plain-quick/from-0001")]
+#[case::trim_past_the_window("trim-past-window", "meta/fuzz/window-quick/from-0001")]
+#[case::offset_not_restored("offset-not-restored", "meta/fuzz/plain-quick/from-0001")]
+#[case::ring_index_lost("ring-index-lost", "meta/fuzz/window-quick/from-0001")]
+#[case::layer_not_loaded("layer-not-loaded", "meta/fuzz/plain-quick/from-0001")]
+#[case::padding_counted("unused-slot-counted", "meta/fuzz/plain-quick/from-0001")]
+#[case::rows_of_a_batch("rows-swapped", "meta/fuzz/plain-quick/from-0001")]
+#[case::failed_call_counted("refused-call-counted", "meta/fuzz/plain-quick/from-0001")]
 fn random_operations_catch_each_fault(#[case] fault: &str, #[case] case: &str) {
     let rows = rows(case, fault);
     let first = rows.iter().find(|row| caught(row)).unwrap();

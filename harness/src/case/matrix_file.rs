@@ -42,7 +42,7 @@ struct WireCache {
     kv: Option<KvPacking>,
     lanes: Vec<Lane>,
     #[serde(default)]
-    not_for: BTreeMap<String, String>,
+    refused_for: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -52,6 +52,17 @@ struct WireColumn {
     paths: Vec<WirePath>,
     #[serde(default)]
     not_for: BTreeMap<String, String>,
+    only_for: Option<WireOnly>,
+    #[serde(default)]
+    near_for: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireOnly {
+    names: BTreeSet<String>,
+    /// Why others have no check.
+    why: String,
 }
 
 /// The file's name in the folder of the tier's cases.
@@ -97,13 +108,19 @@ fn models(synthetic: &FilePath) -> Result<Vec<Listed>, CaseError> {
 }
 
 fn cache(wire: WireCache) -> CacheKind {
-    let WireCache { name, title, kv, lanes, not_for } = wire;
-    CacheKind { name, title, kv, lanes, not_for }
+    let WireCache { name, title, kv, lanes, refused_for } = wire;
+    CacheKind { name, title, kv, lanes, refused_for }
 }
 
 fn column(wire: &WireColumn) -> Result<Column, String> {
     let paths = wire.paths.iter().map(WirePath::path).collect::<Result<_, _>>()?;
-    Ok(Column { name: wire.name.clone(), paths, not_for: wire.not_for.clone() })
+    Ok(Column {
+        name: wire.name.clone(),
+        paths,
+        not_for: wire.not_for.clone(),
+        only_for: wire.only_for.clone().map(|only| (only.names, only.why)),
+        near_for: wire.near_for.clone(),
+    })
 }
 
 /// Every name is that of a model, a trait or a cache kind, and every reason says something.
@@ -119,9 +136,15 @@ fn check(matrix: &Matrix) -> Result<(), String> {
             return Err(format!("`{name}` is no folder of goldens/synthetic"));
         }
     }
-    let reasons = matrix.caches.iter().map(|cache| &cache.not_for);
-    let reasons = reasons.chain(matrix.columns.iter().map(|column| &column.not_for));
-    for (name, reason) in reasons.clone().flatten().chain(&matrix.left_out) {
+    let only = matrix.columns.iter().filter_map(|column| column.only_for.as_ref());
+    let only = only.flat_map(|(names, reason)| names.iter().map(move |name| (name, reason)));
+    let reasons = matrix.caches.iter().map(|cache| &cache.refused_for);
+    let of_columns = |column| {
+        let Column { not_for, near_for, .. } = column;
+        [not_for, near_for]
+    };
+    let reasons = reasons.chain(matrix.columns.iter().flat_map(of_columns)).flatten();
+    for (name, reason) in reasons.chain(&matrix.left_out).chain(only) {
         if !known(name) {
             return Err(format!("`{name}` is no model, trait or cache kind"));
         }

@@ -39,13 +39,15 @@ struct WireMeta {
     fuzz: Option<Fuzz>,
 }
 
-/// One of `again`, `chunk`, `trim` with `at`, `refused-trim-at`, `save-at`, `poison-at`, `refusal-at`,
+/// One of `again`, `refused-composition`, `chunk`, `trim` with `at`, `refused-trim-at`, `save-at`, `poison-at`, `refusal-at`,
 /// `batch`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct WirePath {
     #[serde(default)]
     again: bool,
+    #[serde(default)]
+    refused_composition: bool,
     chunk: Option<usize>,
     trim: Option<usize>,
     at: Option<usize>,
@@ -55,7 +57,7 @@ pub(super) struct WirePath {
     refusal_at: Option<usize>,
     batch: Option<usize>,
     relation: Relation,
-    /// Why it is not every bit; only with `close`.
+    /// Why it is not every bit; only with `close` and `near`.
     why: Option<String>,
 }
 
@@ -90,7 +92,27 @@ enum WireEffect {
 /// Reads one file.
 pub fn load(path: &FilePath) -> Result<Vec<Case>, CaseError> {
     let wire: WireFile = toml_dir::read(path)?;
-    wire.case.iter().map(|case| validate(path, case)).collect()
+    let cases = wire.case.iter().map(|case| Ok(in_blocks(validate(path, case)?)));
+    Ok(cases.collect::<Result<Vec<_>, CaseError>>()?.concat())
+}
+
+/// Random sequences of a case; more are several cases, so that each ends soon.
+const BLOCK: u64 = 50;
+
+/// The cases of a case with many random sequences, each named after its first seed.
+fn in_blocks(case: Case) -> Vec<Case> {
+    let Kind::Meta(MetaCase { fuzz: Some(fuzz), .. }) = &case.kind else { return vec![case] };
+    let block = |first| {
+        let mut block = case.clone();
+        block.id = format!("{}/from-{first:04}", case.id);
+        if let Kind::Meta(meta) = &mut block.kind {
+            let sequences = BLOCK.min(fuzz.first + fuzz.sequences - first);
+            meta.fuzz = Some(Fuzz { first, sequences, ..*fuzz });
+        }
+        block
+    };
+    let firsts = (fuzz.first..fuzz.first + fuzz.sequences).step_by(BLOCK as usize);
+    firsts.map(block).collect()
 }
 
 fn validate(path: &FilePath, wire: &WireMeta) -> Result<Case, CaseError> {
@@ -152,10 +174,10 @@ impl WirePath {
     pub(super) fn path(&self) -> Result<Path, String> {
         let route = self.route()?;
         let why = self.why.as_deref().unwrap_or_default().trim();
-        if (self.relation == Relation::Close) == why.is_empty() {
+        if (self.relation == Relation::Bits) != why.is_empty() {
             let name = route.name();
             return Err(format!(
-                "`{name}`: `why` says why bits may differ, with `close` and only there"
+                "`{name}`: `why` says why bits may differ, with `close` or `near` and only there"
             ));
         }
         Ok(Path { route, relation: self.relation })
@@ -165,6 +187,7 @@ impl WirePath {
         let trim = self.trim.zip(self.at);
         let named = [
             self.again.then_some(Route::Again),
+            self.refused_composition.then_some(Route::RefusedComposition),
             self.chunk.map(Route::Chunk),
             trim.map(|(tokens, at)| Route::Trim { at, tokens }),
             self.refused_trim_at.map(|at| Route::RefusedTrim { at }),
@@ -175,7 +198,7 @@ impl WirePath {
         ];
         let mut named = named.into_iter().flatten();
         let (Some(route), None) = (named.next(), named.next()) else {
-            let wanted = "again, chunk, trim and at, refused-trim-at, save-at, poison-at, \
+            let wanted = "again, refused-composition, chunk, trim and at, refused-trim-at, save-at, poison-at, \
                           refusal-at, batch";
             return Err(format!("a path names one of {wanted}"));
         };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{KvPacking, MetaCase, Path};
+use super::{KvPacking, MetaCase, Path, Relation, Route};
 use crate::{
     case::{Case, Kind, Prompt},
     row::Tier,
@@ -52,8 +52,8 @@ pub struct CacheKind {
     pub kv: Option<KvPacking>,
     /// Formats of the weights.
     pub lanes: Vec<Lane>,
-    /// Traits whose models cannot have it, each with the reason.
-    pub not_for: BTreeMap<String, String>,
+    /// Traits or models that must refuse it, each with the reason: of those the refusal alone is checked.
+    pub refused_for: BTreeMap<String, String>,
 }
 
 /// Checks of one kind.
@@ -65,6 +65,10 @@ pub struct Column {
     pub paths: Vec<Path>,
     /// Traits, cache kinds or models without a check here, each with the reason.
     pub not_for: BTreeMap<String, String>,
+    /// The only traits or models with a check here, and why others have none; absent, all have.
+    pub only_for: Option<(BTreeSet<String>, String)>,
+    /// Traits or models whose checks are held to [`Relation::Near`], each with the reason.
+    pub near_for: BTreeMap<String, String>,
 }
 
 /// What is in a cell of the matrix.
@@ -94,7 +98,7 @@ impl Matrix {
     fn case(&self, model: &Listed, cache: &CacheKind, lane: Lane) -> Option<Case> {
         let filled = |column: &&Column| self.empty(model, cache, column).is_none();
         let columns = self.columns.iter().filter(filled);
-        let paths: Vec<Path> = columns.flat_map(|column| column.paths.iter().cloned()).collect();
+        let paths: Vec<Path> = columns.flat_map(|column| self.paths(model, column)).collect();
         if paths.is_empty() {
             return None;
         }
@@ -113,6 +117,13 @@ impl Matrix {
                 fuzz: None,
             }),
         })
+    }
+
+    /// A column's paths with what they are held to for a model.
+    fn paths(&self, model: &Listed, column: &Column) -> Vec<Path> {
+        let near = column.near_for.keys().any(|name| self.fits(model, name));
+        let relation = |path: &Path| if near { Relation::Near } else { path.relation };
+        column.paths.iter().map(|path| Path { relation: relation(path), ..path.clone() }).collect()
     }
 
     /// What a model, a cache kind and a column have in common.
@@ -134,14 +145,36 @@ impl Matrix {
         cache: &'a CacheKind,
         column: &'a Column,
     ) -> Option<&'a str> {
-        let fits = |name: &str| name == model.name || name == cache.name || self.has(model, name);
-        let reasons = cache.not_for.iter().chain(&column.not_for);
-        let mut reasons = reasons.filter(|(name, _)| fits(name)).map(|(_, reason)| reason);
-        self.left_out.get(&model.name).or_else(|| reasons.next()).map(String::as_str)
+        if let Some(reason) = self.left_out.get(&model.name) {
+            return Some(reason);
+        }
+        let refused = cache.refused_for.iter().find(|(name, _)| self.fits(model, name));
+        if column.refusal() {
+            return refused.is_none().then_some("nothing here is refused");
+        }
+        if let Some((_, reason)) = refused {
+            return Some(reason);
+        }
+        if let Some((names, reason)) = &column.only_for
+            && !names.iter().any(|name| self.fits(model, name))
+        {
+            return Some(reason);
+        }
+        let unchecked = |name: &String| name == &cache.name || self.fits(model, name);
+        column.not_for.iter().find(|(name, _)| unchecked(name)).map(|(_, reason)| reason.as_str())
     }
 
-    fn has(&self, model: &Listed, name: &str) -> bool {
-        self.traits.get(name).is_some_and(|models| models.contains(&model.name))
+    /// Whether a name is the model's or that of one of its traits.
+    fn fits(&self, model: &Listed, name: &str) -> bool {
+        let has = |models: &BTreeSet<String>| models.contains(&model.name);
+        name == model.name || self.traits.get(name).is_some_and(has)
+    }
+}
+
+impl Column {
+    /// Whether it checks that a composition is refused.
+    fn refusal(&self) -> bool {
+        self.paths.iter().any(|path| path.route == Route::RefusedComposition)
     }
 }
 

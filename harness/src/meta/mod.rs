@@ -15,7 +15,7 @@ pub use self::{
     config::{ConfigChange, Effect},
     fuzz::{Forgets, Fuzz, Operation, Sequence},
     matrix::{CacheKind, Cell, Column, Listed, Matrix},
-    path::{Path, Relation, Route},
+    path::{NEAR, Path, Relation, Route},
 };
 use crate::case::Prompt;
 

@@ -53,6 +53,8 @@ pub enum Route {
         /// Tokens before.
         at: usize,
     },
+    /// A decoder of the case's composition must be refused.
+    RefusedComposition,
     /// This many different prompts in one batch, each row against the same prompt alone.
     Batch(usize),
 }
@@ -62,6 +64,7 @@ impl Route {
     pub fn name(self) -> String {
         match self {
             Self::Again => "again".to_owned(),
+            Self::RefusedComposition => "refused-composition".to_owned(),
             Self::Chunk(1) => "one-by-one".to_owned(),
             Self::Chunk(size) => format!("chunk-{size}"),
             Self::Trim { at, tokens } => format!("trim-{tokens}-at-{at}"),
@@ -76,7 +79,7 @@ impl Route {
     /// The least number of prompt tokens that it takes.
     pub fn tokens(self) -> usize {
         match self {
-            Self::Again | Self::Chunk(_) | Self::Batch(_) => 2,
+            Self::Again | Self::RefusedComposition | Self::Chunk(_) | Self::Batch(_) => 2,
             Self::Trim { at, .. }
             | Self::RefusedTrim { at }
             | Self::Save { at }
@@ -88,7 +91,7 @@ impl Route {
     /// Its numbers.
     pub fn numbers(self) -> Vec<usize> {
         match self {
-            Self::Again => Vec::new(),
+            Self::Again | Self::RefusedComposition => Vec::new(),
             Self::Chunk(number) | Self::Batch(number) => vec![number],
             Self::Trim { at, tokens } => vec![at, tokens],
             Self::RefusedTrim { at }
@@ -99,12 +102,18 @@ impl Route {
     }
 }
 
+/// The bound of [`Relation::Near`], in ulp of the largest logit: six bits of a 24-bit fraction.
+pub const NEAR: f64 = 64.0;
+
 /// What two ways have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relation {
     /// Every bit.
     Bits,
+    /// Every logit within [`NEAR`]: where MLX sums the same addends in another order and the model has no
+    /// float64 forward.
+    Near,
     /// Their error against the float64 forward: see [`Budget`](super::Budget).
     Close,
 }

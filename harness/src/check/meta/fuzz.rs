@@ -6,10 +6,10 @@ use mlx_parity_engine::{Decoder, EngineError};
 use mlx_parity_tensor::HostTensor;
 use tempfile::TempDir;
 
-use super::{Bench, MetaError, Verdict, player::Player};
+use super::{Bench, MetaError, Verdict, paths::nearness, player::Player};
 use crate::{
     compare::{BitReport, bit_exact},
-    meta::{Fuzz, Operation, Sequence},
+    meta::{Forgets, Fuzz, Operation, Sequence},
 };
 
 /// A decoder, and what is known of it without looking at it.
@@ -18,11 +18,19 @@ struct Run<'a> {
     fuzz: &'a Fuzz,
     sequence: Sequence,
     decoder: Decoder<'a>,
+    kept: Kept,
+    scratch: TempDir,
+    /// What the saved file has, once there is one.
+    saved: Option<Kept>,
+}
+
+/// What the decoder must know.
+#[derive(Clone)]
+struct Kept {
     /// The tokens of each row.
     rows: Vec<Vec<u32>>,
-    scratch: TempDir,
-    /// The tokens behind the saved file, once there is one.
-    saved: Option<Vec<Vec<u32>>>,
+    /// The operations that brought them, each with the number of tokens before it.
+    calls: Vec<(usize, Operation)>,
 }
 
 /// The first difference, and where.
@@ -37,7 +45,7 @@ pub(super) fn check(bench: &Bench, fuzz: &Fuzz, seed: u64) -> Result<Verdict, Me
         player: &player,
         fuzz,
         decoder: player.start(sequence.step)?,
-        rows: vec![Vec::new(); sequence.rows],
+        kept: Kept { rows: vec![Vec::new(); sequence.rows], calls: Vec::new() },
         scratch: tempfile::tempdir()?,
         saved: None,
         sequence,
@@ -74,7 +82,7 @@ pub(super) fn check(bench: &Bench, fuzz: &Fuzz, seed: u64) -> Result<Verdict, Me
 
 impl Run<'_> {
     fn length(&self) -> usize {
-        self.rows[0].len()
+        self.kept.rows[0].len()
     }
 
     fn file(&self) -> std::path::PathBuf {
@@ -88,7 +96,7 @@ impl Run<'_> {
             Operation::Trim(count) => self.trim(count)?,
             Operation::Save => {
                 self.decoder.save_caches(&self.file())?;
-                self.saved = Some(self.rows.clone());
+                self.saved = Some(self.kept.clone());
             }
             Operation::Load => self.load()?,
             Operation::Refused => self.refused()?,
@@ -104,7 +112,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let vocabulary = self.player.model.vocab_size();
-        let new: Vec<Vec<u32>> = (0..self.rows.len())
+        let new: Vec<Vec<u32>> = (0..self.kept.rows.len())
             .map(|row| (0..count).map(|i| self.sequence.id(at, row, i, vocabulary)).collect())
             .collect();
         let found = if operation == Operation::Decode {
@@ -115,17 +123,25 @@ impl Run<'_> {
             let rows: Vec<&[u32]> = new.iter().map(Vec::as_slice).collect();
             self.decoder.prefill_batch(&rows)?
         };
-        for (row, new) in self.rows.iter_mut().zip(new) {
+        for (row, new) in self.kept.rows.iter_mut().zip(new) {
             row.extend(new);
         }
+        self.kept.calls.push((start, operation));
         self.compare(start, &found)
     }
 
-    /// Each row from scratch.
+    /// Each row from scratch: all its tokens at once, and, where a window stores rows in the order of the
+    /// calls, in the calls that brought them.
     fn compare(&self, start: usize, found: &[HostTensor]) -> Result<Difference, MetaError> {
-        for (row, (ids, found)) in self.rows.iter().zip(found).enumerate() {
+        for (row, (ids, found)) in self.kept.rows.iter().zip(found).enumerate() {
             let wanted = self.player.start(ids.len())?.prefill(ids)?;
             let wanted = wanted.rows(start..ids.len());
+            let turns = matches!(self.fuzz.forgets, Forgets::Window(_));
+            if turns && !nearness(found, &wanted)?.held {
+                let report = bit_exact(&found.view(), &wanted.view());
+                return Ok(Some((format!("row {row}, against all tokens at once,"), report)));
+            }
+            let wanted = if turns { self.again(ids)? } else { wanted };
             let report = bit_exact(&found.view(), &wanted.view());
             if !report.is_exact() {
                 return Ok(Some((format!("row {row}"), report)));
@@ -134,12 +150,29 @@ impl Run<'_> {
         Ok(None)
     }
 
+    /// What the last call says to a row that is run in the same calls.
+    fn again(&self, ids: &[u32]) -> Result<HostTensor, MetaError> {
+        let mut decoder = self.player.start(self.sequence.step)?;
+        let starts = self.kept.calls.iter().map(|(start, _)| *start);
+        let ends = starts.clone().skip(1).chain([ids.len()]);
+        let mut last = None;
+        for ((start, operation), end) in self.kept.calls.iter().zip(ends) {
+            let ids = &ids[*start..end];
+            last = Some(match operation {
+                Operation::Decode => decoder.step(ids[0])?,
+                _ => decoder.prefill(ids)?,
+            });
+        }
+        Ok(last.ok_or(EngineError::EmptyPrompt)?)
+    }
+
     fn trim(&mut self, count: usize) -> Result<(), MetaError> {
         let seen = self.length();
         let wanted = count.min(seen);
         match self.decoder.trim(count) {
             Ok(done) if self.fuzz.forgets.trims(seen) && done == wanted => {
-                self.rows.iter_mut().for_each(|row| row.truncate(seen - wanted));
+                self.kept.rows.iter_mut().for_each(|row| row.truncate(seen - wanted));
+                self.kept.calls.retain(|(start, _)| *start < seen - wanted);
                 Ok(())
             }
             Err(EngineError::NotTrimmable { .. }) if !self.fuzz.forgets.trims(seen) => Ok(()),
@@ -155,7 +188,7 @@ impl Run<'_> {
 
     fn load(&mut self) -> Result<(), MetaError> {
         let Some(saved) = &self.saved else { return Ok(()) };
-        self.rows.clone_from(saved);
+        self.kept.clone_from(saved);
         let mut fresh = self.player.start(self.sequence.step)?;
         fresh.load_caches(&self.file())?;
         self.decoder = fresh;
@@ -163,7 +196,7 @@ impl Run<'_> {
     }
 
     fn refused(&mut self) -> Result<(), MetaError> {
-        let out = vec![self.player.model.vocab_size() as u32; self.rows.len()];
+        let out = vec![self.player.model.vocab_size() as u32; self.kept.rows.len()];
         match self.decoder.step_batch(&out) {
             Err(EngineError::TokenOutOfRange { .. }) => Ok(()),
             Err(error) => Err(error.into()),

@@ -7,8 +7,8 @@ use mlx_parity_tensor::HostTensor;
 
 use super::{Bench, MetaError, Verdict, player::Player};
 use crate::{
-    compare::bit_exact,
-    meta::{Budget, Path, Relation, Route},
+    compare::{ToleranceReport, Zeros, bit_exact, check_tolerance, error::LengthMismatch},
+    meta::{Budget, NEAR, Path, Relation, Route},
 };
 
 /// Two answers to the same ids.
@@ -58,6 +58,7 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
         }
         Route::RefusedTrim { at } => cut(player, ids, at, refused_trim)?,
         Route::Save { at } => cut(player, ids, at, |decoder| saved(decoder, player))?,
+        Route::RefusedComposition => return refused_composition(player, ids.len()),
         Route::Poison { at } => cut(player, ids, at, |decoder| Ok(decoder.poison_unused()?))?,
         Route::Refusal { at } => cut(player, ids, at, |decoder| refusals(decoder, model))?,
         Route::Batch(rows) => batch(player, ids, rows)?,
@@ -65,6 +66,7 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
     let engine_ms = started.elapsed().as_secs_f64() * 1e3;
     let verdict = match path.relation {
         Relation::Bits if bench.bits => bits(&pairs),
+        Relation::Near => near(&pairs)?,
         _ => close(bench, &pairs)?,
     };
     Ok(Verdict { engine_ms, ..verdict })
@@ -225,6 +227,51 @@ fn bits(pairs: &[Pair]) -> Verdict {
     }
 }
 
+/// The composition is one that the model cannot carry, and that is said.
+fn refused_composition(player: &Player, step: usize) -> Result<Verdict, MetaError> {
+    match player.start(step) {
+        Err(error @ EngineError::Composition { .. }) => Ok(Verdict {
+            held: true,
+            report: None,
+            tolerance: None,
+            notes: vec![error.to_string()],
+            engine_ms: 0.0,
+        }),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err(MetaError::NotRefused { what: "a decoder of this composition" }),
+    }
+}
+
+/// Every logit of every pair within [`NEAR`].
+fn near(pairs: &[Pair]) -> Result<Verdict, MetaError> {
+    let mut verdict =
+        Verdict { held: true, report: None, tolerance: None, notes: Vec::new(), engine_ms: 0.0 };
+    for pair in pairs {
+        let found = nearness(&pair.got, &pair.base)?;
+        if !found.held && verdict.held {
+            verdict.held = false;
+            verdict.report = Some(bit_exact(&pair.got.view(), &pair.base.view()));
+            verdict.notes.extend(note(pair, "is further away"));
+            verdict.tolerance = Some(found);
+        } else if verdict.held
+            && !verdict.tolerance.as_ref().is_some_and(|known| share(known) >= share(&found))
+        {
+            verdict.tolerance = Some(found);
+        }
+    }
+    Ok(verdict)
+}
+
+/// How far logits are from others, in ulp of the largest of those.
+pub(super) fn nearness(
+    got: &HostTensor,
+    base: &HostTensor,
+) -> Result<ToleranceReport, LengthMismatch> {
+    let wanted = base.to_f64();
+    let size = wanted.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+    check_tolerance(&got.view(), &wanted, &vec![size; wanted.len()], NEAR, Zeros::Unsigned)
+}
+
 /// Every pair within the error budget of its first answer.
 fn close(bench: &mut Bench, pairs: &[Pair]) -> Result<Verdict, MetaError> {
     let mut verdict =
@@ -255,7 +302,7 @@ fn close(bench: &mut Bench, pairs: &[Pair]) -> Result<Verdict, MetaError> {
 }
 
 /// The part of its bound that an answer needs.
-fn share(report: &crate::compare::ToleranceReport) -> f64 {
+fn share(report: &ToleranceReport) -> f64 {
     report.minimum / report.tolerance
 }
 
