@@ -87,6 +87,10 @@ def describe_cache(layer):
         return f"chunked({layer.chunk_size})"
     if kind == "QuantizedKVCache":
         return f"quantized({layer.bits} bits, group {layer.group_size})"
+    if kind == "RotatingQuantizedKVCache":
+        keep = f", keep {layer.keep}" if layer.keep else ""
+        return (f"rotating({layer.max_size}{keep}), quantized({layer.bits} bits, "
+                f"group {layer.group_size})")
     if kind == "ArraysCache":
         return f"arrays({len(layer.cache)})"
     if kind == "CacheList":

@@ -1,12 +1,14 @@
 //! Teacher-forced decoding with mlx-lm's split of the prompt.
 
+mod staged;
+
 use std::path::Path;
 
 use mlx_parity_tensor::HostTensor;
 use mlx_rs::Array;
 
 use crate::array::to_host;
-use crate::cache::{self, KvCache};
+use crate::cache::{self, KvCache, RotatingCache};
 use crate::composition::{Composition, Plan};
 use crate::error::{EngineError, op};
 use crate::fault;
@@ -17,6 +19,9 @@ use crate::taps::{TapSink, Taps};
 
 /// The chunk length that `generate_step` of `mlx_lm/generate.py` defaults to.
 pub const DEFAULT_PREFILL_STEP_SIZE: usize = 2048;
+
+/// Positions at the front of a sequence that bounded caches keep.
+const KEPT: i32 = 4;
 
 /// A model and the caches of one sequence, or of several of equal length side by side.
 pub struct Decoder<'m> {
@@ -31,6 +36,8 @@ pub struct Decoder<'m> {
     length: Length,
     /// The next call is the first after a trim.
     just_trimmed: bool,
+    /// The point at which the next compiled step fails.
+    failing: Option<usize>,
 }
 
 impl<'m> Decoder<'m> {
@@ -53,6 +60,33 @@ impl<'m> Decoder<'m> {
         Ok(Self::start(model, prefill_step_size, plan, caches))
     }
 
+    /// A decoder whose caches hold `max_kv_size` positions, the first 4 of the sequence among them
+    /// (`make_prompt_cache` of `mlx_lm/models/cache.py`).
+    ///
+    /// # Errors
+    /// [`EngineError::MaskRule`] for a size that the kept positions fill, [`EngineError::CacheForm`] for
+    /// a model that has a window or a recurrent state of its own.
+    pub fn bounded(
+        model: &'m Model,
+        prefill_step_size: usize,
+        max_kv_size: usize,
+    ) -> Result<Self, EngineError> {
+        let (least, most) = (KEPT + 1, i32::MAX);
+        let size = i32::try_from(max_kv_size).unwrap_or(most);
+        if size < least {
+            return Err(EngineError::MaskRule { what: "max_kv_size", found: size, least, most });
+        }
+        let mut caches = model.network().new_caches();
+        for cache in &mut caches {
+            let KvCache::Plain(_) = cache else {
+                let wanted = "every position, to be bounded by max_kv_size".to_owned();
+                return Err(EngineError::CacheForm { found: cache.to_string(), wanted });
+            };
+            *cache = KvCache::Rotating(RotatingCache::new(size, KEPT));
+        }
+        Ok(Self::start(model, prefill_step_size, Plan::l1(), caches))
+    }
+
     fn start(model: &'m Model, prefill_step_size: usize, plan: Plan, caches: Vec<KvCache>) -> Self {
         Self {
             model,
@@ -65,6 +99,7 @@ impl<'m> Decoder<'m> {
             failed: false,
             length: Length::new(model.network().length_limit()),
             just_trimmed: false,
+            failing: None,
         }
     }
 
@@ -76,6 +111,12 @@ impl<'m> Decoder<'m> {
     /// What it computes with.
     pub fn composition(&self) -> &Composition {
         self.plan.composition()
+    }
+
+    /// What each cache is now, in the words of a golden's manifest: `rotating(16), quantized(4 bits,
+    /// group 32)`.
+    pub fn cache_names(&self) -> Vec<String> {
+        self.caches.iter().map(ToString::to_string).collect()
     }
 
     /// Bytes of all caches.
@@ -229,6 +270,9 @@ impl<'m> Decoder<'m> {
         if let Some(fault) = self.model.fault() {
             fault.strike(self.steps);
         }
+        if self.is_staged() {
+            return self.staged_step(&rows);
+        }
         self.guarded(|decoder| {
             decoder.expect(1)?;
             decoder.call(&rows, &mut |_| Ok(()))
@@ -244,6 +288,12 @@ impl<'m> Decoder<'m> {
     /// The logits `[1, 1, vocab]` behind one more token, whose id, u32 `[1]`, may still be on its way.
     /// Nothing is evaluated: that of the logits brings the caches along.
     pub(crate) fn next_logits(&mut self, id: &Array) -> Result<Array, EngineError> {
+        if self.is_staged() {
+            let before = self.offset();
+            let logits = self.staged(&ops::reshape(id, &[1, 1])?)?;
+            self.warn_past_training(before);
+            return Ok(logits);
+        }
         self.guarded(|decoder| {
             let before = decoder.offset();
             let ids = ops::reshape(id, &[1, 1])?;
@@ -316,12 +366,7 @@ impl<'m> Decoder<'m> {
         rows: &[&[u32]],
         each: &mut impl FnMut(&Array) -> Result<(), EngineError>,
     ) -> Result<Array, EngineError> {
-        let count = rows[0].len() as i32;
-        let stale = if std::mem::take(&mut self.just_trimmed) {
-            fault::stale(self.model.fault(), &self.caches, count)
-        } else {
-            None
-        };
+        let stale = self.stale(rows[0].len() as i32);
         let logits = self.forward(rows)?;
         ops::eval(self.caches.iter().flat_map(KvCache::state))?;
         each(&logits)?;
@@ -333,11 +378,15 @@ impl<'m> Decoder<'m> {
         Ok(logits)
     }
 
+    /// The caches that a call of `count` tokens leaves behind under a fault.
+    fn stale(&mut self, count: i32) -> Option<Vec<KvCache>> {
+        let just_trimmed = std::mem::take(&mut self.just_trimmed);
+        just_trimmed.then(|| fault::stale(self.model.fault(), &self.caches, count)).flatten()
+    }
+
     /// Builds the graph of logits `[rows, n, vocab]` and of the caches, and evaluates neither.
     fn forward(&mut self, rows: &[&[u32]]) -> Result<Array, EngineError> {
-        // The reference makes its ids from Python integers: i32.
-        let ids: Vec<i32> = rows.iter().copied().flatten().map(|&id| id as i32).collect();
-        let ids = Array::from_slice(&ids, &[rows.len() as i32, rows[0].len() as i32]);
+        let ids = ids_of(rows);
         let before = self.offset();
         let logits = self.compute(&ids)?;
         self.warn_past_training(before);
@@ -414,6 +463,12 @@ impl<'m> Decoder<'m> {
             None => Ok(()),
         }
     }
+}
+
+/// The ids of rows of one length, `[rows, n]`; the reference makes them from Python integers: i32.
+fn ids_of(rows: &[&[u32]]) -> Array {
+    let ids: Vec<i32> = rows.iter().copied().flatten().map(|&id| id as i32).collect();
+    Array::from_slice(&ids, &[rows.len() as i32, (ids.len() / rows.len()) as i32])
 }
 
 /// The same tokens of every row.

@@ -195,6 +195,35 @@ pub enum EngineError {
         /// Whether it is a recurrent layer, rather than a window that has wrapped.
         recurrent: bool,
     },
+    /// A compiled mode asked of a network that has no segments to compile.
+    #[error(
+        "the {rung} network of `{model_type}` has no segments to compile; decode eagerly, or load \
+         the model with another rung"
+    )]
+    NotCompilable {
+        /// The model's type.
+        model_type: &'static str,
+        /// The rung of the ladder it was loaded from.
+        rung: &'static str,
+    },
+    /// MLX does not compile here, or failed to compile a kernel it generated.
+    #[error("a compiled decode step cannot run: {message}")]
+    NotCompiled {
+        /// Why.
+        message: String,
+    },
+    /// A kernel of one's own in a trace.
+    #[error("kernel `{kernel}` cannot be part of a compiled trace: mlx infers no shapes for it")]
+    KernelInTrace {
+        /// The kernel.
+        kernel: String,
+    },
+    /// A failure that [`Decoder::fail_next_step`](crate::Decoder::fail_next_step) asked for.
+    #[error("made to fail at: {point}")]
+    Injected {
+        /// The point.
+        point: String,
+    },
     /// Extents of a mask that no cache can have.
     #[error(
         "a mask's {what} is {found}, wanted at least {least}{}",
@@ -289,6 +318,19 @@ pub enum EngineError {
         /// The library's reason.
         message: String,
     },
+}
+
+impl EngineError {
+    /// The error as [`EngineError::NotCompiled`] where it is of a kernel that MLX generated and could not
+    /// compile or load.
+    pub(crate) fn of_a_kernel(self) -> Self {
+        match self {
+            Self::Op { message, .. } if message.contains("[Compile::eval_cpu]") => {
+                Self::NotCompiled { message }
+            }
+            other => other,
+        }
+    }
 }
 
 /// Names the op on whatever MLX threw.

@@ -5,6 +5,8 @@ use std::ops::ControlFlow;
 use mlx_rs::Array;
 
 use crate::array::item;
+use crate::compiled::DecodeMode;
+use crate::composition::Composition;
 use crate::decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 use crate::error::{EngineError, op};
 use crate::model::Model;
@@ -20,6 +22,10 @@ pub struct GenerateOptions {
     pub prefill_step_size: usize,
     /// Ids that end the generation; they are not part of it.
     pub eos_token_ids: Vec<u32>,
+    /// How the tokens behind the prompt are decoded.
+    pub mode: DecodeMode,
+    /// What answers are computed with.
+    pub composition: Composition,
 }
 
 impl GenerateOptions {
@@ -29,6 +35,8 @@ impl GenerateOptions {
             max_tokens,
             prefill_step_size: DEFAULT_PREFILL_STEP_SIZE,
             eos_token_ids: model.eos_token_ids().to_vec(),
+            mode: DecodeMode::default(),
+            composition: Composition::l1(),
         }
     }
 }
@@ -57,7 +65,7 @@ pub enum Finish {
 /// sampler. While an id goes to `on_token`, the next one is being computed, as there.
 ///
 /// # Errors
-/// As [`Decoder::prefill`].
+/// As [`Decoder::with`], [`Decoder::set_mode`] and [`Decoder::prefill`].
 pub fn generate(
     model: &Model,
     prompt: &[u32],
@@ -103,7 +111,8 @@ fn run(
         op("async_eval", mlx_rs::transforms::async_eval([&chosen]))?;
         Ok::<_, EngineError>(chosen)
     };
-    let mut decoder = Decoder::new(model, options.prefill_step_size);
+    let mut decoder = Decoder::with(model, options.prefill_step_size, &options.composition)?;
+    decoder.set_mode(options.mode)?;
     let mut ids = Vec::new();
     if options.max_tokens == 0 {
         decoder.prompt_logits(prompt)?;

@@ -4,6 +4,7 @@ mod adapter;
 pub mod array;
 mod attention;
 pub mod cache;
+mod compiled;
 mod composition;
 pub mod config;
 mod decoder;
@@ -23,6 +24,7 @@ mod tokenizer;
 mod weights;
 
 pub use adapter::Adapter;
+pub use compiled::{DecodeMode, custom_kernel_allowed, is_tracing};
 pub use composition::{Composition, Convert, KvBits, Lora, Route, TILE};
 pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 pub use denoise::{DenoiseOptions, DenoiseStep, Denoised, Sampler};
@@ -34,6 +36,6 @@ pub use model::{
     Fusion, GENERATED_BY, GeneratedFile, LoadOptions, Model, Rung, Specialization, check_config,
     config_keys, generate_networks, rungs, supported_model_types,
 };
-pub use runtime::{RuntimeInfo, runtime_info};
+pub use runtime::{RuntimeInfo, active_memory, runtime_info};
 pub use taps::Taps;
 pub use tokenizer::Tokenizer;

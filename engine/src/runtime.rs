@@ -34,6 +34,14 @@ pub fn runtime_info() -> Result<RuntimeInfo, EngineError> {
     })
 }
 
+/// Bytes that arrays of this process hold at the moment (`mx.get_active_memory`).
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn active_memory() -> Result<usize, EngineError> {
+    op("get_active_memory", mlx_rs::memory::active_memory())
+}
+
 fn backend(kind: DeviceType) -> &'static str {
     match kind {
         DeviceType::Cpu => "cpu",

@@ -11,6 +11,7 @@ use mlx_parity_tensor::HostTensor;
 use mlx_rs::Array;
 
 use crate::array::to_host;
+use crate::compiled::Segments;
 use crate::error::EngineError;
 use crate::place::Place;
 
@@ -36,10 +37,12 @@ impl Taps {
     }
 }
 
-/// Collects handles while a model call is built; a handle keeps its array from being overwritten.
+/// What rides along a model call that is built: it collects handles, each of which keeps its array from
+/// being overwritten, and runs the parts that may be compiled.
 #[derive(Debug, Default)]
 pub(crate) struct TapSink {
     pub(crate) taps: Taps,
+    pub(crate) segments: Segments,
     layer: Option<usize>,
     kept: Vec<(String, Array)>,
 }
@@ -48,6 +51,32 @@ impl TapSink {
     /// Later names are of this layer, or of the whole model.
     pub(crate) fn enter(&mut self, layer: Option<usize>) {
         self.layer = layer;
+    }
+
+    /// Runs a part of the call that is a pure function of its inputs: as it stands, or, in a decode step
+    /// that is compiled, through its trace, without taps. It has its name alone in its layer, and
+    /// whatever else it reads is the same in every step of a decoder.
+    pub(crate) fn segment<const I: usize, const O: usize>(
+        &mut self,
+        name: &'static str,
+        inputs: [&Array; I],
+        mut body: impl FnMut([&Array; I], &mut Self) -> Result<[Array; O], EngineError>,
+    ) -> Result<[Array; O], EngineError> {
+        if !self.segments.on() {
+            return body(inputs, self);
+        }
+        self.segments.run((self.layer, name), inputs, |inputs| body(inputs, &mut Self::default()))
+    }
+
+    /// [`TapSink::segment`] where `pure` says that it is one; else the part always runs as it stands.
+    pub(crate) fn segment_where<const I: usize, const O: usize>(
+        &mut self,
+        pure: bool,
+        name: &'static str,
+        inputs: [&Array; I],
+        mut body: impl FnMut([&Array; I], &mut Self) -> Result<[Array; O], EngineError>,
+    ) -> Result<[Array; O], EngineError> {
+        if pure { self.segment(name, inputs, body) } else { body(inputs, self) }
     }
 
     /// Keeps `value` if its name is wanted.

@@ -6,7 +6,9 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{Folder, on_mlx_thread};
-use mlx_parity_engine::{Decoder, EngineError, Finish, GenerateOptions, Model, generate};
+use mlx_parity_engine::{
+    Composition, DecodeMode, Decoder, EngineError, Finish, GenerateOptions, Model, generate,
+};
 use mlx_parity_tensor::{Dtype, HostTensor};
 
 const PROMPT: [u32; 5] = [3, 14, 15, 9, 26];
@@ -31,7 +33,13 @@ fn by_hand(model: &Model, count: usize) -> Vec<u32> {
 }
 
 fn options(max_tokens: usize, eos_token_ids: Vec<u32>) -> GenerateOptions {
-    GenerateOptions { max_tokens, prefill_step_size: 2, eos_token_ids }
+    GenerateOptions {
+        max_tokens,
+        prefill_step_size: 2,
+        eos_token_ids,
+        mode: DecodeMode::Eager,
+        composition: Composition::l1(),
+    }
 }
 
 #[test]

@@ -13,7 +13,8 @@ use mlx_parity_engine::array::{from_host, read, to_host};
 use mlx_parity_engine::ops::{self, SliceAxis};
 use mlx_parity_engine::sample::{Sampler, SamplerOptions};
 use mlx_parity_engine::{
-    Array, EngineError, GenerateOptions, generate, generate_sampled, runtime_info,
+    Array, Composition, DecodeMode, EngineError, GenerateOptions, generate, generate_sampled,
+    runtime_info,
 };
 use mlx_parity_tensor::safetensors::SafetensorsFile;
 use mlx_parity_tensor::{Dtype, HostTensor};
@@ -255,8 +256,13 @@ fn generation_samples_by_the_seed_and_is_greedy_without_a_temperature(#[case] dt
     on_mlx_thread(move || {
         let model = Folder::qwen3(dtype).load().expect("a good folder");
         let prompt = [3, 14, 15, 9, 26];
-        let options =
-            GenerateOptions { max_tokens: 24, prefill_step_size: 2, eos_token_ids: vec![] };
+        let options = GenerateOptions {
+            max_tokens: 24,
+            prefill_step_size: 2,
+            eos_token_ids: vec![],
+            mode: DecodeMode::Eager,
+            composition: Composition::l1(),
+        };
         let go_on = |_| ControlFlow::Continue(());
         let sampled = |sampler: &SamplerOptions| {
             generate_sampled(&model, &prompt, &options, sampler, go_on).map(|done| done.ids)

@@ -108,6 +108,11 @@ impl Expectations {
         Ok(Self(wire.expect.into_iter().filter(|entry| entry.applies(here)).collect()))
     }
 
+    /// Whether a failure of this check is on file.
+    pub fn expects(&self, id: &str) -> bool {
+        self.0.iter().any(|entry| entry.covers(id))
+    }
+
     /// The row in the light of what is expected of it.
     #[must_use]
     pub fn judge(&self, mut row: Row) -> Row {
@@ -172,6 +177,7 @@ mod tests {
             report: None,
             tolerance: None,
             convention: None,
+            composition: None,
             notes: vec![],
             elapsed_ms: 0.0,
             engine_ms: 0.0,

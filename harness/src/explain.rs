@@ -111,7 +111,9 @@ fn ask_oracle(oracle: &mut Oracle, job: &Job, step: usize, out: &Path) -> Result
     let request = match &job.case.kind {
         Kind::Replay(replay) => replay_request(replay, &files.model, step, out),
         Kind::Denoise(denoise) => denoised_request(denoise, &files.model, step, out),
-        Kind::Op(_) | Kind::Meta(_) => return Err(ExplainError::NoIntermediates),
+        Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => {
+            return Err(ExplainError::NoIntermediates);
+        }
     };
     match oracle.ask(&request)? {
         Answer::Frozen(_) | Answer::Denoised(_) => Ok(()),
@@ -132,6 +134,7 @@ fn replay_request(replay: &Replay, model: &Path, step: usize, out: &Path) -> Req
         prefill_step: replay.prefill_step,
         out: out.into(),
         adapter: replay.adapter,
+        composition: replay.composition.clone(),
         taps: Some(TapRequest { step }),
     })
 }

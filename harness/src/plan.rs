@@ -12,7 +12,7 @@ use crate::{
     golden::{Golden, GoldenError, Store},
     model::{ModelEntry, NotReady, Registry},
     ops::{Bound, Call, Tolerances},
-    oracle::{FreezeError, Launch, Oracle, OracleError, freeze},
+    oracle::{Folders, FreezeError, Launch, Oracle, OracleError, freeze},
     root::Root,
     row::{NotRunKind, Outcome, Row},
     weights::ModelDigests,
@@ -102,11 +102,17 @@ impl<'a> Planner<'a> {
             job.model = Some(model_dir);
             return Planned::Job(Box::new(job));
         }
-        let planned = self.golden(&case, &model);
+        let draft = match self.draft(&case) {
+            Ok(draft) => draft,
+            Err((kind, message)) => {
+                return left_out(&self.job(case, model.subject, model.dtype, None), kind, &message);
+            }
+        };
+        let planned = self.golden(&case, &model, draft.as_deref());
         let mut job = self.job(case, model.subject, model.dtype, None);
         match planned {
             Ok((golden, notes)) => {
-                job.files = Some(ReplayFiles { model: model_dir, golden });
+                job.files = Some(ReplayFiles { model: model_dir, golden, draft });
                 job.notes = notes;
                 Planned::Job(Box::new(job))
             }
@@ -114,10 +120,22 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// The folder of the model that drafts, where the case names one.
+    fn draft(&self, case: &Case) -> Result<Option<PathBuf>, (NotRunKind, String)> {
+        let Some(name) = case.draft() else { return Ok(None) };
+        let unfit = |message: String| (NotRunKind::GoldenUnfit, message);
+        let model = self.registry.get(name);
+        let model = model.ok_or_else(|| unfit(format!("model `{name}` is not registered")))?;
+        let missing = |error: NotReady| (NotRunKind::ModelNotProvisioned, error.to_string());
+        model.ready(self.root).map(Some).map_err(missing)
+    }
+
     fn plan_op(&mut self, case: Case) -> Planned {
         let (subject, dtype, calls) = match &case.kind {
             Kind::Op(op) => (op.op.clone(), op.dtype.name().to_owned(), op.calls()),
-            Kind::Replay(_) | Kind::Denoise(_) | Kind::Meta(_) => Default::default(),
+            Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) | Kind::Meta(_) => {
+                Default::default()
+            }
         };
         let bounds = self.bounds(&calls);
         let mut job = self.job(case, subject, dtype, None);
@@ -142,6 +160,7 @@ impl<'a> Planner<'a> {
         &mut self,
         case: &Case,
         model: &ModelEntry,
+        draft: Option<&Path>,
     ) -> Result<(PathBuf, Vec<String>), (NotRunKind, String)> {
         let digests = self.digests(model).map_err(|message| (NotRunKind::GoldenUnfit, message))?;
         if !self.options.live {
@@ -156,7 +175,7 @@ impl<'a> Planner<'a> {
                 return Ok((dir, vec![live_note(self.here)]));
             }
         }
-        let dir = self.freeze_live(case, model, &digests)?;
+        let dir = self.freeze_live(case, model, draft, &digests)?;
         let note = if self.options.live && self.frozen.has(case) {
             agreement(&self.frozen.path_of(&case.id), &dir)?
         } else {
@@ -169,12 +188,14 @@ impl<'a> Planner<'a> {
         &mut self,
         case: &Case,
         model: &ModelEntry,
+        draft: Option<&Path>,
         digests: &ModelDigests,
     ) -> Result<PathBuf, (NotRunKind, String)> {
         let dir = self.live.path_of(&case.id);
         let (model_dir, here) = (model.dir(self.root), self.here.clone());
         let oracle = self.oracle(case.oracle()).map_err(|m| (NotRunKind::OracleUnavailable, m))?;
-        match freeze(oracle, case, &model_dir, digests, &here, &dir) {
+        let folders = Folders { model: &model_dir, draft };
+        match freeze(oracle, case, folders, digests, &here, &dir) {
             Ok(_) => Ok(dir),
             Err(FreezeError::Golden(error)) => Err((NotRunKind::GoldenUnfit, error.to_string())),
             Err(FreezeError::Oracle(error)) => {

@@ -66,6 +66,9 @@ impl std::str::FromStr for Tier {
 /// Before the name of the tensor in the note of a row that compares several.
 pub const FIRST_IN: &str = "differs first in ";
 
+/// Before the name of a deliberate fault in a row's notes.
+pub const FAULT: &str = "deliberate fault: ";
+
 /// Why a check did not run. Never a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -155,6 +158,9 @@ pub struct Row {
     /// The known wrong convention that the answer follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convention: Option<String>,
+    /// The composition that the case asks for, where it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub composition: Option<String>,
     /// Remarks for people: which golden answered, which fault was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

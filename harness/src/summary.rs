@@ -8,7 +8,7 @@ use crate::{
 /// Rows of one subject in one format.
 #[derive(Debug, Clone, Default)]
 pub struct Group {
-    /// Tier, subject and dtype.
+    /// Tier, subject (with its composition, where it has one) and dtype.
     pub key: Option<(Tier, String, String)>,
     /// Counts.
     pub counts: Counts,
@@ -55,11 +55,17 @@ impl Counts {
     }
 }
 
-/// Rows by tier, subject and dtype, in the order they first appear.
+fn key(row: &Row) -> (Tier, String, String) {
+    let composition = row.composition.iter().map(|named| format!(" · {named}"));
+    let subject = std::iter::once(row.subject.clone()).chain(composition).collect();
+    (row.tier, subject, row.dtype.clone())
+}
+
+/// Rows by tier, subject, composition and dtype, in the order they first appear.
 pub fn groups(rows: &[Row]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for row in rows {
-        let key = (row.tier, row.subject.clone(), row.dtype.clone());
+        let key = key(row);
         let at = groups.iter().position(|group| group.key.as_ref() == Some(&key));
         let at = at.unwrap_or_else(|| {
             groups.push(Group { key: Some(key), ..Group::default() });
@@ -68,11 +74,7 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
         groups[at].counts.add(row);
     }
     for group in &mut groups {
-        let mine = |row: &&Row| {
-            group.key.as_ref().is_some_and(|(tier, subject, dtype)| {
-                row.tier == *tier && row.subject == *subject && row.dtype == *dtype
-            })
-        };
+        let mine = |row: &&Row| group.key.as_ref() == Some(&key(row));
         group.worst = worst(rows.iter().filter(mine));
     }
     groups

@@ -189,6 +189,7 @@ mod tests {
                 prefill_step: 1,
                 degenerate_because: None,
                 adapter: None,
+                composition: None,
                 not_frozen: None,
             }),
         }
@@ -207,6 +208,7 @@ mod tests {
             report: None,
             tolerance: None,
             convention: None,
+            composition: None,
             notes: Vec::new(),
             elapsed_ms: 0.0,
             engine_ms: 0.0,

@@ -38,11 +38,7 @@ fn caught(row: &Row) -> bool {
 #[case::padding_counted("unused-slot-counted", PLAIN, "chunk-7")]
 #[case::rows_of_a_batch("rows-swapped", PLAIN, "batch-3")]
 #[case::failed_call_counted("refused-call-counted", PLAIN, "refusal-at-20")]
-fn each_fault_of_the_state_is_caught(
-    #[case] fault: &str,
-    #[case] case: &str,
-    #[case] check: &str,
-) {
+fn each_fault_of_the_state_is_caught(#[case] fault: &str, #[case] case: &str, #[case] check: &str) {
     let rows = rows(case, fault);
     let row = rows.iter().find(|row| row.id == format!("{case}/{check}")).unwrap();
     assert!(caught(row), "{:?}", row.outcome);

@@ -1,10 +1,10 @@
-"""mlx-lm's side of `cargo xtask bench decode`: loads a folder, then plays a turn for each line.
+"""mlx-lm's side of `cargo xtask bench decode` and `bench caches`: loads a folder, then plays a turn for each line.
 
-    {"ids": [...], "tokens": 128}
+    {"ids": [...], "tokens": 128, "options": {"kv_bits": 8, "kv_group_size": 32}}
     {"prefill": seconds, "decode": seconds, "ids": [...]}
 
-A turn is `generate_step` with its greedy sampler, from the prompt's ids to the last new one; prefill ends
-with the first.
+A turn is `generate_step` with its greedy sampler and the options, if any, from the prompt's ids to the
+last new one; prefill ends with the first.
 """
 
 import json
@@ -25,8 +25,11 @@ def main():
         request = json.loads(line)
         prompt = mx.array(request["ids"])
         first, ids = None, []
+        options = request.get("options", {})
         start = time.perf_counter()
-        for token, _logprobs in generate_step(prompt, model, max_tokens=request["tokens"]):
+        for token, _logprobs in generate_step(
+            prompt, model, max_tokens=request["tokens"], **options
+        ):
             if first is None:
                 first = time.perf_counter()
             ids.append(token)

@@ -18,7 +18,6 @@ counted from 0. "adapter" is "mounted" or "fused" where the LoRA adapter in the 
 `adapters` is to be. Tensors are written in the model's own dtype.
 """
 
-import itertools
 import os
 import sys
 
@@ -57,68 +56,16 @@ def fused(model):
     return model
 
 
-def prompt_ids(prompt, folder):
-    if "ids" in prompt:
-        return list(prompt["ids"])
-    from mlx_lm.utils import load_tokenizer
-    from pathlib import Path
-
-    tokenizer = load_tokenizer(Path(folder))
-    return list(tokenizer.encode(prompt["text"]))
-
-
 def freeze(request):
     """Prefill as mlx-lm's generate_step splits it, then single steps; keeps every logit row."""
-    import mlx.core as mx
     from mlx_lm.models.cache import make_prompt_cache
-    from taps import Taps
+    from replay import replay
 
-    folder = request["model"]
-    model = load_model(folder, request.get("adapter"))
-    ids = prompt_ids(request["prompt"], folder)
-    count = request["steps"]
-    forced = []
-    if request["forced"]:
-        if len(ids) <= count:
-            raise ValueError(f"{len(ids)} prompt tokens, wanted more than the {count} forced steps")
-        ids, forced = ids[:len(ids) - count], ids[len(ids) - count:]
+    if request.get("composition") is not None:
+        raise ValueError("mlx-lm is asked for plain caches only, not for a composition")
+    model = load_model(request["model"], request.get("adapter"))
     cache = make_prompt_cache(model)
-    wanted = request.get("taps")
-    taps = Taps(model) if wanted is not None else None
-    tensors = {}
-    tapped = itertools.count()
-
-    def forward(tokens, step):
-        watch = taps if taps and wanted["step"] == step else None
-        if watch:
-            watch.start()
-        logits = model(mx.array(tokens)[None], cache=cache)
-        mx.eval(logits, [layer.state for layer in cache])
-        if watch:
-            call = next(tapped)
-            named = {**watch.stop(), "logits": logits}
-            tensors.update({f"tap.{call}.{name}": value for name, value in named.items()})
-        return logits[0]
-
-    rows, done = [], 0
-    while len(ids) - done > 1:
-        chunk = ids[done:done + min(request["prefill_step"], len(ids) - done - 1)]
-        rows.append(forward(chunk, 0))
-        done += len(chunk)
-    rows.append(forward(ids[done:], 0))
-    tensors["prefill.logits"] = mx.concatenate(rows, axis=0)
-
-    steps, decoded = [], []
-    last = rows[-1][-1]
-    for step in range(1, count + 1):
-        # The sampler of generate_step sees log-probabilities in the model's dtype.
-        greedy = mx.argmax(last - mx.logsumexp(last, keepdims=True)).item()
-        steps.append(forced[step - 1] if forced else greedy)
-        last = forward([steps[-1]], step)[-1]
-        decoded.append(last)
-    if decoded:
-        tensors["decode.logits"] = mx.stack(decoded)
-
+    tensors, ids, steps = replay(request, model, cache)
     save(request["out"], tensors)
     composition = {
         "cache": [describe_cache(layer) for layer in cache],
@@ -137,7 +84,14 @@ def inventory(request):
     return answer_inventory(request)
 
 
-REQUESTS = {"hello": hello, "freeze": freeze, "inventory": inventory}
+def deviation(request):
+    """Where mlx-lm is wrong, as `deviations.py` has it."""
+    from deviations import deviation as deviate
+
+    return deviate(request)
+
+
+REQUESTS = {"hello": hello, "freeze": freeze, "deviation": deviation, "inventory": inventory}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""The mlx-optiq oracle: denoises a canvas and keeps what every step saw and did.
+"""The mlx-optiq oracle: replays a model under a composition, or denoises a canvas.
 
-Protocol 1 as `oracles/protocol.py` speaks it, with the request
+Protocol 1 as `oracles/protocol.py` speaks it, with `freeze` as `oracles/mlx_lm/runner.py` has it and
+"composition" as `composition.py` reads it, and the request
 
     {"protocol": 1, "id": 2, "request": "denoise", "model": DIR, "prompt": [ids], "out": FILE,
      "max_tokens": 48, "steps": 8, "seed": 7, "temperature": 0.7, "sampler": "entropy-bound",
@@ -9,9 +10,10 @@ Protocol 1 as `oracles/protocol.py` speaks it, with the request
     {"protocol": 1, "id": 2, "reply": "denoised", "ids": [...], "canvas_steps": [8, 8],
      "composition": {...}}
 
-and `inventory` as `oracles/mlx_lm/runner.py` answers it, for mlx-optiq's own model classes.
+and `inventory` as `oracles/mlx_lm/runner.py` answers it, for
+mlx-optiq's own model classes where it has them.
 
-The loop is mlx-optiq's own `stream_diffusion_generate`; its helpers are watched while it runs. The
+Denoising, the loop is mlx-optiq's own `stream_diffusion_generate`; its helpers are watched while it runs. The
 file holds, for step s of canvas c, `canvas.<c>.step.<s>.` with `tokens` (the canvas the model sees),
 `logits` (raw, in the model's own dtype), `conditioning` (the soft embeddings it is given, from the
 second step on), and, but for the last step, `uncertainty` (entropies, or confidences of the sampled
@@ -212,6 +214,46 @@ def denoise(request):
             "composition": composition(request, watch, model)}
 
 
+def freeze(request):
+    """Replays a model as mlx-lm's oracle does, under a composition of mlx-optiq's."""
+    from composition import Attention, Conversion, mount
+    from mlx_lm.models.cache import make_prompt_cache
+    from mlx_lm.utils import load_model
+    from pathlib import Path
+    from replay import replay
+
+    wanted = request.get("composition")
+    if wanted is None:
+        raise ValueError("a replay by mlx-optiq needs a composition")
+    folder = request["model"]
+    model, _config = load_model(Path(folder), lazy=False)
+    uncast = wanted["lora"] == "uncast"
+    if (request.get("adapter") is not None) != uncast or request.get("adapter") == "fused":
+        raise ValueError("mlx-optiq mounts adapters without a cast, and fuses none")
+    if uncast:
+        mount(model, folder)
+    model.eval()
+    conversion = Conversion(wanted)
+    cache, after = conversion.begin(make_prompt_cache(model))
+    with Attention(wanted) as attention:
+        tensors, ids, steps = replay(request, model, cache, attention.before, after)
+        conversion.check(cache)
+        route = attention.text(any(hasattr(layer, "bits") for layer in cache))
+    save(request["out"], tensors)
+    described = {
+        "cache": [describe_cache(layer) for layer in cache],
+        "prefill-step": request["prefill_step"],
+        "batch": 1,
+        "attention": route,
+        "kernels": [],
+    }
+    if conversion.text() is not None:
+        described["conversion"] = conversion.text()
+    if uncast:
+        described["adapter"] = "mounted without a cast"
+    return {"reply": "frozen", "prompt": ids, "steps": steps, "composition": described}
+
+
 def composition(request, watch, model):
     """How it was computed."""
     generation = model.config.generation_config or {}
@@ -237,13 +279,14 @@ def build(config):
     """The model of a config, unloaded."""
     import importlib
 
+    if config.get("model_type") != "diffusion_gemma":
+        from inventory import build as build_text
+
+        return build_text(config)
     optiq()
     package = "optiq.vlm._mlxvlm.models.diffusion_gemma"
     configs = importlib.import_module(f"{package}.config")
     models = importlib.import_module(f"{package}.diffusion_gemma")
-    if config.get("model_type") != "diffusion_gemma":
-        raise ValueError(f"model_type {config.get('model_type')!r}, this oracle asks mlx-optiq for "
-                         "diffusion_gemma only")
     return models.Model(configs.ModelConfig.from_dict(config))
 
 
@@ -254,7 +297,7 @@ def inventory(request):
     return answer_inventory(request, build)
 
 
-REQUESTS = {"hello": hello, "denoise": denoise, "inventory": inventory}
+REQUESTS = {"hello": hello, "freeze": freeze, "denoise": denoise, "inventory": inventory}
 
 if __name__ == "__main__":
     serve(REQUESTS)

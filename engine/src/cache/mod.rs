@@ -3,6 +3,7 @@
 
 mod buffers;
 mod mask;
+mod named;
 mod plain;
 mod poison;
 mod quantized;
@@ -28,6 +29,7 @@ use mlx_rs::Array;
 
 use crate::composition::Route;
 use crate::error::EngineError;
+use crate::fault;
 use crate::nn::Position;
 use crate::ops::packed::Packed;
 use crate::ops::{Affine, Mask};
@@ -74,6 +76,11 @@ impl KvCache {
         }
     }
 
+    /// The number of [`KvCache::position`] as an array, i32, for segments that are traced.
+    pub fn position_array(&self) -> Array {
+        Array::from_int(self.position().offset)
+    }
+
     /// Tells how many tokens the sequence will have after the calls at hand.
     ///
     /// # Errors
@@ -101,6 +108,13 @@ impl KvCache {
     /// # Errors
     /// [`EngineError::Op`] where MLX throws, [`EngineError::CacheForm`] for a recurrent layer's cache.
     pub fn update(&mut self, keys: &Array, values: &Array) -> Result<Rows, EngineError> {
+        fault::point(|| "before a cache update".to_owned())?;
+        let rows = self.write(keys, values)?;
+        fault::point(|| "behind a cache update".to_owned())?;
+        Ok(rows)
+    }
+
+    fn write(&mut self, keys: &Array, values: &Array) -> Result<Rows, EngineError> {
         let (keys, values) = match self {
             Self::Plain(cache) => cache.update(keys, values)?,
             Self::Rotating(cache) => cache.update(keys, values)?,

@@ -6,6 +6,7 @@ use mlx_rs::Array;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
+use crate::fault;
 
 /// The extents of a recurrent layer's two arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +62,12 @@ impl RecurrentCache {
         self.seen
     }
 
+    /// Bytes of one sequence's arrays, where a value of the convolution takes `size`.
+    pub(crate) fn bytes(&self, size: usize) -> usize {
+        let RecurrentForm { inputs, channels, heads, value_dim, key_dim } = self.form;
+        (inputs * channels) as usize * size + (heads * value_dim * key_dim) as usize * 4
+    }
+
     /// What the last call left; none before the first.
     pub fn state(&self) -> Option<&RecurrentState> {
         self.state.as_ref()
@@ -81,8 +88,9 @@ impl RecurrentCache {
                 wanted: format!("{wanted:?}"),
             });
         }
+        fault::point(|| "before a cache update".to_owned())?;
         self.state = Some(state);
         self.seen += count;
-        Ok(())
+        fault::point(|| "behind a cache update".to_owned())
     }
 }

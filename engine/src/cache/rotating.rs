@@ -60,6 +60,11 @@ impl<T: Part> RotatingCache<T> {
         self.offset
     }
 
+    /// Positions it keeps.
+    pub fn max_size(&self) -> i32 {
+        self.max_size
+    }
+
     pub(crate) fn newest(&self) -> i32 {
         self.index - 1
     }

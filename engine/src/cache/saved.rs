@@ -31,6 +31,8 @@ pub(crate) struct Form<'a> {
     /// Identifies the model.
     pub(crate) model: &'a str,
     pub(crate) dtype: Dtype,
+    /// What else the arrays may have come to be: f32, behind residuals that are not cast.
+    pub(crate) widened: Option<Dtype>,
     /// Heads and head width of each cache's keys; unused where a cache keeps something else.
     pub(crate) kv_shapes: Vec<[usize; 2]>,
     /// Of the decoder.
@@ -115,12 +117,12 @@ impl Saved<'_> {
     /// The tensors of a layer, of one batch and, where they hold positions, as many of them.
     fn arrays(&self, layer: &str, wanted: &[Wanted]) -> Result<Vec<Array>, EngineError> {
         let mut arrays: Vec<Array> = Vec::with_capacity(wanted.len());
-        for Wanted { name, dtype, extents } in wanted {
-            let name = format!("{layer}.{name}");
-            let array = self.array(&name, *dtype, extents)?;
+        for wanted in wanted {
+            let name = format!("{layer}.{}", wanted.name);
+            let array = self.array(&name, wanted)?;
             if let Some(first) = arrays.first() {
                 self.same(format!("the batch of {name}"), array.dim(0), first.dim(0))?;
-                if extents.contains(&POSITIONS) {
+                if wanted.extents.contains(&POSITIONS) {
                     self.same(format!("the positions of {name}"), array.dim(2), first.dim(2))?;
                 }
             }
@@ -129,10 +131,13 @@ impl Saved<'_> {
         Ok(arrays)
     }
 
-    /// A tensor `[batch, extents]` of a dtype.
-    fn array(&self, name: &str, dtype: Dtype, extents: &[i32]) -> Result<Array, EngineError> {
+    /// A tensor `[batch, extents]`.
+    fn array(&self, name: &str, wanted: &Wanted) -> Result<Array, EngineError> {
+        let Wanted { dtype, widened, extents, .. } = wanted;
         let view = self.file.view(name)?;
-        self.same(format!("the dtype of {name}"), view.dtype().name(), dtype.name())?;
+        if Some(view.dtype()) != *widened {
+            self.same(format!("the dtype of {name}"), view.dtype().name(), dtype.name())?;
+        }
         let fits = match view.shape() {
             [batch, found @ ..] => {
                 let same = |(found, wanted): (&usize, &i32)| {

@@ -1,6 +1,7 @@
 //! How answers are computed beside a model's weights: what keeps its keys and values, how attention
 //! reads them, and in which dtype an adapter speaks. Two compositions give two different answers.
 
+mod memory;
 mod plan;
 
 pub(crate) use plan::Plan;

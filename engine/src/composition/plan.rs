@@ -1,5 +1,7 @@
 //! A composition that a model can carry.
 
+use std::fmt::Display;
+
 use super::{Composition, Convert, KvBits, Lora, Route};
 use crate::cache::KvCache;
 use crate::error::EngineError;
@@ -97,31 +99,31 @@ impl Plan {
 fn check(model: &Model, i: usize, cache: &KvCache, bits: KvBits) -> Result<(), EngineError> {
     let KvBits { bits, group } = bits;
     if !BITS.contains(&bits) {
-        return Err(unfit(&format!("the bits of cache {i}"), bits, "2, 3, 4, 5, 6 or 8"));
+        return Err(unfit(format!("the bits of cache {i}"), bits, "2, 3, 4, 5, 6 or 8"));
     }
     if !GROUPS.contains(&group) {
-        return Err(unfit(&format!("the group of cache {i}"), group, "32, 64 or 128"));
+        return Err(unfit(format!("the group of cache {i}"), group, "32, 64 or 128"));
     }
     if !cache.keeps_rows() {
         let wanted = "nothing: its layer is recurrent and keeps no keys";
-        return Err(unfit(&format!("the packing of cache {i}"), format!("{bits} bits"), wanted));
+        return Err(unfit(format!("the packing of cache {i}"), format!("{bits} bits"), wanted));
     }
     if !model.network().reads_packed() {
         let wanted =
             "nothing: the attention of this architecture computes on plain keys and values";
-        return Err(unfit(&format!("the packing of cache {i}"), format!("{bits} bits"), wanted));
+        return Err(unfit(format!("the packing of cache {i}"), format!("{bits} bits"), wanted));
     }
     let [_, width] = model.network().kv_shape(i);
     if width % group as usize != 0 {
         let wanted = format!("a divisor of the head's width {width}");
-        return Err(unfit(&format!("the group of cache {i}"), group, wanted));
+        return Err(unfit(format!("the group of cache {i}"), group, wanted));
     }
     Ok(())
 }
 
-fn unfit(what: &str, found: impl ToString, wanted: impl ToString) -> EngineError {
+fn unfit(what: impl Display, found: impl Display, wanted: impl Display) -> EngineError {
     EngineError::Composition {
-        what: what.to_owned(),
+        what: what.to_string(),
         found: found.to_string(),
         wanted: wanted.to_string(),
     }

@@ -3,9 +3,11 @@
 //! They act only in builds with debug assertions; elsewhere naming or loading one is an error.
 
 mod attention;
+mod points;
 mod state;
 
 pub(crate) use attention::{attention, mask, softmax};
+pub(crate) use points::{Armed, can_fail, point};
 pub(crate) use state::{called, loaded, planted, refused, stale, trim, trims_anything};
 
 use mlx_rs::{Array, Dtype};

@@ -55,6 +55,12 @@ pub(crate) trait Network {
         None
     }
 
+    /// Whether [`Network::forward`] runs its parts without state as segments
+    /// ([`TapSink::segment`]).
+    fn has_segments(&self) -> bool {
+        false
+    }
+
     /// Whether attention reads packed keys and values.
     fn reads_packed(&self) -> bool {
         true
@@ -214,6 +220,14 @@ impl Model {
         }
     }
 
+    /// Refuses a model that has nothing to compile.
+    pub(crate) fn compilable(&self) -> Result<(), EngineError> {
+        if self.network.has_segments() {
+            return Ok(());
+        }
+        Err(EngineError::NotCompilable { model_type: self.architecture, rung: self.rung.name() })
+    }
+
     /// What becomes of an adapter's residual in the calls that follow.
     pub(crate) fn set_lora(&self, lora: Lora) {
         self.adapted.set_lora(lora);
@@ -230,6 +244,7 @@ impl Model {
             model: &self.identity,
             dtype: self.dtype,
             kv_shapes: (0..caches).map(|cache| self.network.kv_shape(cache)).collect(),
+            widened: (plan.lora() == Lora::Uncast).then_some(Dtype::F32),
             plan,
         }
     }

@@ -13,6 +13,6 @@ pub use linear::{Linear, Matrix, Weight};
 pub use lora::FusionLoss;
 pub(crate) use lora::Residual;
 pub use norm::{LayerNorm, RmsNorm};
-pub use rope::{Position, Rope};
+pub use rope::{At, Position, Rope};
 pub(crate) use switch_linear::GatherSort;
 pub use switch_linear::{Experts, SwitchGlu, SwitchLinear};

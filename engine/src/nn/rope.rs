@@ -27,6 +27,21 @@ impl From<i32> for Position {
     }
 }
 
+/// How a [`Rope`] is told where the first row of a call stands.
+#[derive(Debug, Clone, Copy)]
+pub enum At<'a> {
+    /// By number.
+    Known(Position),
+    /// By an array, i32 `[batch]` or a scalar, which need not have a value yet.
+    Array(&'a Array),
+}
+
+impl<P: Into<Position>> From<P> for At<'_> {
+    fn from(position: P) -> Self {
+        Self::Known(position.into())
+    }
+}
+
 impl Rope {
     /// The encoding of the first `dims` values of each head ([`RopeConfig::rotated`]).
     ///
@@ -66,15 +81,28 @@ impl Rope {
         self.0.as_ref().and_then(ScaledRope::length_limit)
     }
 
+    /// Whether periods go by the length of the sequence (`longrope`, `dynamic`), so that an array does
+    /// not say enough.
+    pub fn goes_by_length(&self) -> bool {
+        self.0.as_ref().is_some_and(ScaledRope::goes_by_length)
+    }
+
+    /// The array of [`At`], or the number behind it where periods go by it.
+    pub fn at<'a>(&self, position: Position, array: &'a Array) -> At<'a> {
+        if self.goes_by_length() { At::Known(position) } else { At::Array(array) }
+    }
+
     /// x `[batch, heads, n, d]`, whose first row stands at `at`; the same shape and dtype.
     ///
     /// # Errors
-    /// [`EngineError::Op`] where MLX throws.
-    pub fn forward(&self, x: &Array, at: impl Into<Position>) -> Result<Array, EngineError> {
-        let Position { offset, length } = at.into();
-        match &self.0 {
-            Some(rope) => rope.forward(x, RopeOffset::At(offset), length),
-            None => Ok(x.clone()),
+    /// [`EngineError::Op`] for an array where [`Rope::goes_by_length`], and where MLX throws.
+    pub fn forward<'a>(&self, x: &Array, at: impl Into<At<'a>>) -> Result<Array, EngineError> {
+        let Some(rope) = &self.0 else { return Ok(x.clone()) };
+        match at.into() {
+            At::Known(Position { offset, length }) => {
+                rope.forward(x, RopeOffset::At(offset), length)
+            }
+            At::Array(offsets) => rope.forward(x, RopeOffset::PerItem(offsets), None),
         }
     }
 }

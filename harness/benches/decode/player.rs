@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use mlx_parity::root::Root;
 use mlx_parity_engine::{GenerateOptions, LoadOptions, Model, generate};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The argument that makes this binary the engine's player.
@@ -54,7 +55,8 @@ impl Player {
         Self::start(command)
     }
 
-    fn start(mut command: Command) -> Result<Self> {
+    /// Starts a process that says `ready` and then answers line by line.
+    pub fn start(mut command: Command) -> Result<Self> {
         let shown = format!("{}", command.get_program().display());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
@@ -67,8 +69,12 @@ impl Player {
 
     /// Plays one turn.
     pub fn play(&mut self, ids: &[u32], tokens: usize) -> Result<Turn> {
-        let request = serde_json::to_string(&Request { ids: ids.to_vec(), tokens })?;
-        writeln!(self.stdin, "{request}")?;
+        self.ask(&Request { ids: ids.to_vec(), tokens })
+    }
+
+    /// Asks for a turn of any kind.
+    pub fn ask<T: DeserializeOwned>(&mut self, request: &impl Serialize) -> Result<T> {
+        writeln!(self.stdin, "{}", serde_json::to_string(request)?)?;
         self.stdin.flush()?;
         let line = self.line()?;
         serde_json::from_str(&line).with_context(|| format!("a turn: `{line}`"))

@@ -10,8 +10,10 @@ pub const HEAD: &str = "\
 /// Seconds of both sides, round by round.
 #[derive(Default)]
 pub struct Ratios {
-    prefill: Vec<[f64; 2]>,
-    decode: Vec<[f64; 2]>,
+    /// Ours, and theirs, to the first id.
+    pub prefill: Vec<[f64; 2]>,
+    /// The same for an id behind it.
+    pub decode: Vec<[f64; 2]>,
 }
 
 impl Ratios {
@@ -40,7 +42,8 @@ pub fn row(name: &str, ratios: &Ratios) -> String {
     format!("| {name} | {} | {} |", cells(&ratios.prefill), cells(&ratios.decode))
 }
 
-fn cells(rounds: &[[f64; 2]]) -> String {
+/// The two medians in ms, the median of the ratios, and their spread.
+pub fn cells(rounds: &[[f64; 2]]) -> String {
     let ratios: Vec<f64> = rounds.iter().map(|[ours, theirs]| theirs / ours).collect();
     let (least, most) = ratios
         .iter()

@@ -12,21 +12,14 @@ use super::{
 use crate::{row::Tier, synthetic::Lane};
 
 /// The oracle of this tier.
-const ORACLE: &str = "mlx-optiq";
+pub(super) const ORACLE: &str = "mlx-optiq";
 
 /// mlx-optiq's default for `diffusion_threshold`.
 const DEFAULT_THRESHOLD: f64 = 0.9;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WireFile {
-    #[serde(default)]
-    denoise: Vec<WireDenoise>,
-}
-
-#[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct WireDenoise {
+pub(super) struct WireDenoise {
     name: String,
     model: String,
     #[serde(default)]
@@ -56,11 +49,10 @@ fn default_threshold() -> f64 {
     DEFAULT_THRESHOLD
 }
 
-/// Reads one file.
-pub fn load(path: &Path) -> Result<Vec<Case>, CaseError> {
-    let wire: WireFile = toml_dir::read(path)?;
+/// The cases of one file.
+pub(super) fn cases(path: &Path, wire: Vec<WireDenoise>) -> Result<Vec<Case>, CaseError> {
     let mut cases = Vec::new();
-    for case in wire.denoise {
+    for case in wire {
         let lanes = lane_reasons(path, &case.name, &case.lanes, &case.not_frozen)?;
         let denoise = validate(path, &case)?;
         let mut add = |id, denoise| {
@@ -155,9 +147,9 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<Case>, CaseError> {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("tiny.toml");
-        fs::write(&path, text).unwrap();
-        load(&path)
+        fs::create_dir(dir.path().join("l2")).unwrap();
+        fs::write(dir.path().join("l2/tiny.toml"), text).unwrap();
+        super::super::load_all(dir.path())
     }
 
     #[test]

@@ -8,8 +8,11 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    AdapterUse, Case, CaseError, DEFAULT_PREFILL_STEP, DecodeFrom, Kind, Prompt, Replay,
-    denoise_file, matrix_file, meta_file, op_file, toml_dir,
+    AdapterUse, Case, CaseError, Composition, DEFAULT_PREFILL_STEP, DecodeFrom, Kind, Lora, Prompt,
+    Replay,
+    denoise_file::{self, WireDenoise},
+    deviation::{self, WireDeviation},
+    matrix_file, meta_file, op_file, toml_dir,
 };
 use crate::{meta::Matrix, row::Tier, synthetic::Lane};
 
@@ -18,6 +21,18 @@ use crate::{meta::Matrix, row::Tier, synthetic::Lane};
 struct WireFile {
     #[serde(default)]
     case: Vec<WireReplay>,
+    #[serde(default)]
+    deviation: Vec<WireDeviation>,
+}
+
+/// A file of tier L2.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireComposed {
+    #[serde(default)]
+    case: Vec<WireReplay>,
+    #[serde(default)]
+    denoise: Vec<WireDenoise>,
 }
 
 #[derive(Deserialize)]
@@ -39,10 +54,8 @@ struct WireReplay {
     #[serde(default)]
     not_frozen: BTreeMap<Lane, String>,
     adapter: Option<AdapterUse>,
+    composition: Option<Composition>,
 }
-
-/// Tiers whose cases replay a model against an oracle, with that oracle.
-const REPLAY_TIERS: [(Tier, &str); 1] = [(Tier::L1, "mlx-lm")];
 
 /// Reads every case below `cases`, ordered by tier, file and position in the file.
 pub fn load_all(cases: &Path) -> Result<Vec<Case>, CaseError> {
@@ -50,13 +63,15 @@ pub fn load_all(cases: &Path) -> Result<Vec<Case>, CaseError> {
     for path in toml_dir::files(&cases.join(Tier::Ops.name()))? {
         all.extend(&path, op_file::load(&path)?)?;
     }
-    for (tier, oracle) in REPLAY_TIERS {
-        for path in toml_dir::files(&cases.join(tier.name()))? {
-            all.extend(&path, load_replays(&path, tier, oracle)?)?;
-        }
+    for path in toml_dir::files(&cases.join(Tier::L1.name()))? {
+        let wire: WireFile = toml_dir::read(&path)?;
+        all.extend(&path, replays(&path, Tier::L1, "mlx-lm", wire.case)?)?;
+        all.extend(&path, deviation::cases(&path, wire.deviation)?)?;
     }
     for path in toml_dir::files(&cases.join(Tier::L2.name()))? {
-        all.extend(&path, denoise_file::load(&path)?)?;
+        let wire: WireComposed = toml_dir::read(&path)?;
+        all.extend(&path, replays(&path, Tier::L2, denoise_file::ORACLE, wire.case)?)?;
+        all.extend(&path, denoise_file::cases(&path, wire.denoise)?)?;
     }
     for path in toml_dir::files(&cases.join(Tier::Meta.name()))? {
         if !path.ends_with(matrix_file::FILE) {
@@ -109,12 +124,19 @@ fn invalid(path: &Path, name: &str, message: impl Into<String>) -> CaseError {
     CaseError::Invalid { path: PathBuf::from(path), name: name.to_owned(), message: message.into() }
 }
 
-fn load_replays(path: &Path, tier: Tier, oracle: &str) -> Result<Vec<Case>, CaseError> {
-    let wire: WireFile = toml_dir::read(path)?;
+fn replays(
+    path: &Path,
+    tier: Tier,
+    oracle: &str,
+    wire: Vec<WireReplay>,
+) -> Result<Vec<Case>, CaseError> {
     let mut cases = Vec::new();
-    for case in wire.case {
+    for case in wire {
         let lanes = lane_reasons(path, &case.name, &case.lanes, &case.not_frozen)?;
         let replay = validate(path, oracle, &case)?;
+        if let Some(message) = composition_fault(tier, &case) {
+            return Err(invalid(path, &case.name, message));
+        }
         let (name, model) = (&case.name, &case.model);
         let mut add = |id, replay| {
             cases.push(Case { id, tier, why: case.why.clone(), kind: Kind::Replay(replay) });
@@ -163,6 +185,23 @@ pub(super) fn lane_reasons(
     Lane::ALL.into_iter().map(lane).collect()
 }
 
+/// What is wrong with the composition of a case in a tier.
+fn composition_fault(tier: Tier, wire: &WireReplay) -> Option<String> {
+    match (&wire.composition, tier) {
+        (None, Tier::L2) => Some("a case of tier l2 needs a `composition`".to_owned()),
+        (None, _) => None,
+        (Some(composition), Tier::L2) => {
+            let mounted = wire.adapter.map(|adapter| adapter == AdapterUse::Mounted);
+            let uncast = (composition.lora == Lora::Uncast).then_some(true);
+            let adapter = (mounted != uncast).then(|| {
+                "lora = \"uncast\" and adapter = \"mounted\" come together in tier l2".to_owned()
+            });
+            adapter.or_else(|| composition.fault())
+        }
+        (Some(_), _) => Some("`composition` belongs into tier l2".to_owned()),
+    }
+}
+
 fn validate(path: &Path, oracle: &str, wire: &WireReplay) -> Result<Replay, CaseError> {
     toml_dir::check_name(path, &wire.name)?;
     let empty = match &wire.prompt {
@@ -190,6 +229,7 @@ fn validate(path: &Path, oracle: &str, wire: &WireReplay) -> Result<Replay, Case
         degenerate_because: wire.degenerate_because.clone(),
         not_frozen: None,
         adapter: wire.adapter,
+        composition: wire.composition.clone(),
     })
 }
 
@@ -209,9 +249,13 @@ mod tests {
     "#;
 
     fn load(text: &str) -> Result<Vec<Case>, CaseError> {
+        load_as("l1", text)
+    }
+
+    fn load_as(tier: &str, text: &str) -> Result<Vec<Case>, CaseError> {
         let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("l1")).unwrap();
-        fs::write(dir.path().join("l1/tiny.toml"), text).unwrap();
+        fs::create_dir(dir.path().join(tier)).unwrap();
+        fs::write(dir.path().join(tier).join("tiny.toml"), text).unwrap();
         load_all(dir.path())
     }
 
@@ -279,6 +323,47 @@ mod tests {
     #[case::not_toml("[[case", "tiny.toml")]
     fn bad_files_are_named_with_the_fault(#[case] text: &str, #[case] wanted: &str) {
         let message = load(text).unwrap_err().to_string();
+        assert!(message.contains(wanted) && message.contains("tiny.toml"), "{message}");
+    }
+    const COMPOSED: &str = r#"
+        [[case]]
+        name = "kv8"
+        model = "tiny"
+        prompt = { ids = [1, 2, 3] }
+        decode = 2
+        composition = { kv = { all = { bits = 8, group = 32 } }, convert = "empty" }
+        why = "example"
+    "#;
+
+    #[test]
+    fn the_composition_is_part_of_the_identity() {
+        let case = load_as("l2", COMPOSED).unwrap().remove(0);
+        assert_eq!((case.id.as_str(), case.oracle()), ("l2/tiny/kv8", "mlx-optiq"));
+        for (from, to) in [
+            ("bits = 8", "bits = 4"),
+            ("group = 32", "group = 64"),
+            ("\"empty\"", "\"after-forward\""),
+            ("\"empty\"", "\"empty\", attention = \"tiled\""),
+        ] {
+            let other = load_as("l2", &COMPOSED.replace(from, to)).unwrap().remove(0);
+            assert_ne!(case.digest(), other.digest(), "{to}");
+        }
+    }
+
+    #[rstest::rstest]
+    #[case::none("l2", GOOD, "needs a `composition`")]
+    #[case::wrong_tier("l1", COMPOSED, "belongs into tier l2")]
+    #[case::no_adapter("l2", &COMPOSED.replace("\"empty\"", "\"empty\", lora = \"uncast\""), "come together")]
+    #[case::no_uncast("l2", &COMPOSED.replace("decode = 2", "decode = 2\nadapter = \"mounted\""), "come together")]
+    #[case::fused("l2", &COMPOSED.replace("decode = 2", "decode = 2\nadapter = \"fused\""), "come together")]
+    #[case::bits("l2", &COMPOSED.replace("bits = 8", "bits = 7"), "7 bits in groups")]
+    #[case::key("l2", &COMPOSED.replace("convert", "converted"), "unknown field `converted`")]
+    fn bad_compositions_are_named_with_the_fault(
+        #[case] tier: &str,
+        #[case] text: &str,
+        #[case] wanted: &str,
+    ) {
+        let message = load_as(tier, text).unwrap_err().to_string();
         assert!(message.contains(wanted) && message.contains("tiny.toml"), "{message}");
     }
 }

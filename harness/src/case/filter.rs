@@ -77,6 +77,7 @@ mod tests {
                     not_frozen: None,
                     degenerate_because: None,
                     adapter: None,
+                    composition: None,
                 }),
             })
             .into()

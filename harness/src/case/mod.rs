@@ -1,10 +1,13 @@
 //! Cases are data: TOML files under `goldens/cases/<tier>/`, read strictly.
 //!
-//! A file holds `[[case]]` tables, or `[[denoise]]` tables in tier L2. The full id of a case is `<tier>/<file stem>/<name>`; the folder
+//! A file holds `[[case]]` tables, and `[[deviation]]` tables in tier L1 and
+//! `[[denoise]]` tables in tier L2. The full id of a case is `<tier>/<file stem>/<name>`; the folder
 //! names the tier, so that a case can be found from its id alone.
 
+mod composition;
 mod denoise;
 mod denoise_file;
+mod deviation;
 mod file;
 mod filter;
 mod matrix_file;
@@ -18,7 +21,9 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::toml_dir::read as read_toml;
 pub use self::{
+    composition::{Composition, Convert, Kv, LayerPacking, Lora, Packing, Route},
     denoise::{Denoise, DenoiseSettings, SamplerName},
+    deviation::{Deviation, FaultName},
     file::{load_all, load_matrix},
     filter::{Filter, parse_shard},
 };
@@ -109,6 +114,8 @@ pub enum Kind {
     Replay(Replay),
     /// Denoises canvases beside a frozen run.
     Denoise(Denoise),
+    /// Stands beside a wrong answer of the reference and beside the right one.
+    Deviation(Deviation),
     /// Calls an op and compares with the float64 reference.
     Op(OpCase),
     /// Asks a model the same thing in several ways.
@@ -139,6 +146,9 @@ pub struct Replay {
     /// What is done with the adapter in the model's folder; absent, it is left alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<AdapterUse>,
+    /// How keys and values are kept and attended to; absent, as mlx-lm does by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub composition: Option<Composition>,
 }
 
 /// What is done with the LoRA adapter in the folder `adapters` of a model.
@@ -161,6 +171,9 @@ impl Case {
                 "prompt": denoise.prompt, "settings": denoise.settings,
                 "canvas-steps": denoise.canvas_steps,
             }),
+            Kind::Deviation(deviation) => {
+                serde_json::json!({ "id": self.id, "deviation": deviation })
+            }
             Kind::Op(op) => serde_json::json!({ "id": self.id, "op": op }),
             Kind::Meta(meta) => serde_json::json!({ "id": self.id, "meta": meta }),
         };
@@ -172,6 +185,7 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => &replay.oracle,
             Kind::Denoise(denoise) => &denoise.oracle,
+            Kind::Deviation(_) => "mlx-lm",
             Kind::Op(_) => "ref64",
             Kind::Meta(_) => "self",
         }
@@ -181,13 +195,18 @@ impl Case {
     pub fn replay(&self) -> Option<&Replay> {
         match &self.kind {
             Kind::Replay(replay) => Some(replay),
-            Kind::Denoise(_) | Kind::Op(_) | Kind::Meta(_) => None,
+            Kind::Denoise(_) | Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => None,
         }
+    }
+
+    /// The composition that it asks for, where it names one.
+    pub fn composition(&self) -> Option<&Composition> {
+        self.replay().and_then(|replay| replay.composition.as_ref())
     }
 
     /// Whether a golden answers this case.
     pub fn has_golden(&self) -> bool {
-        matches!(self.kind, Kind::Replay(_) | Kind::Denoise(_))
+        matches!(self.kind, Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_))
     }
 
     /// Why the oracle cannot answer, where it cannot: the case is never run and never held.
@@ -195,7 +214,7 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => replay.not_frozen.as_deref(),
             Kind::Denoise(denoise) => denoise.not_frozen.as_deref(),
-            Kind::Op(_) | Kind::Meta(_) => None,
+            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => None,
         }
     }
 
@@ -204,7 +223,7 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => replay.degenerate_because.as_deref(),
             Kind::Denoise(denoise) => denoise.degenerate_because.as_deref(),
-            Kind::Op(_) | Kind::Meta(_) => None,
+            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => None,
         }
     }
 
@@ -213,8 +232,17 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => Some(&replay.model),
             Kind::Denoise(denoise) => Some(&denoise.model),
+            Kind::Deviation(deviation) => Some(&deviation.model),
             Kind::Op(_) => None,
             Kind::Meta(meta) => Some(&meta.model),
+        }
+    }
+
+    /// The name of the model that drafts, where one does.
+    pub fn draft(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Deviation(deviation) => deviation.draft.as_deref(),
+            Kind::Replay(_) | Kind::Denoise(_) | Kind::Op(_) | Kind::Meta(_) => None,
         }
     }
 
@@ -223,6 +251,7 @@ impl Case {
         let names = match &self.kind {
             Kind::Replay(replay) => replay.checks(),
             Kind::Denoise(denoise) => denoise.checks(),
+            Kind::Deviation(_) => deviation::CHECKS.map(str::to_owned).to_vec(),
             Kind::Op(op) => op.calls().iter().map(crate::ops::Call::name).collect(),
             Kind::Meta(meta) => meta.checks(),
         };
@@ -240,13 +269,18 @@ impl Replay {
         if let Some(adapter) = self.adapter {
             identity["adapter"] = serde_json::json!(adapter);
         }
+        if let Some(composition) = &self.composition {
+            identity["composition"] = serde_json::json!(composition);
+        }
         identity
     }
 
     fn checks(&self) -> Vec<String> {
         let tokenize = matches!(self.prompt, Prompt::Text(_)).then(|| "tokenize".to_owned());
         let steps = (1..=self.decode).map(|step| format!("decode/step-{step:03}"));
-        tokenize.into_iter().chain(["prefill".to_owned()]).chain(steps).collect()
+        let composition = self.composition.as_ref().map(|_| "composition".to_owned());
+        let prefill = ["prefill".to_owned()];
+        tokenize.into_iter().chain(prefill).chain(steps).chain(composition).collect()
     }
 }
 

@@ -1,4 +1,5 @@
-//! L1: the engine replays a golden's ids and must give the oracle's logits bit for bit.
+//! L1 and L2: the engine replays a golden's ids and must give the oracle's logits bit for bit, under the
+//! composition that the case names.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -14,7 +15,7 @@ use mlx_parity_tensor::{HostTensor, safetensors};
 
 use crate::{
     case::{AdapterUse, DecodeFrom, Prompt, Replay},
-    check,
+    check::{self, composed},
     compare::{BitReport, bit_exact},
     golden::{Golden, GoldenError},
     model::ADAPTERS,
@@ -112,7 +113,7 @@ fn replay(
     }
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
     let loaded = Timed::call(|| load(replay, files, fault))?;
-    let mut decoder = Decoder::new(&loaded.value, replay.prefill_step);
+    let mut decoder = composed::decoder(&loaded.value, replay)?;
     let timed = loaded.then(|| decoder.prefill(&golden.manifest.prompt))?;
     emit(timed.row(job, next(), &bit_exact(&timed.value.view(), &prefill.view())));
     for (step, id) in golden.manifest.steps.iter().enumerate() {
@@ -121,7 +122,19 @@ fn replay(
         let want = decode.rows(step..step + 1);
         emit(timed.row(job, next(), &bit_exact(&timed.value.view(), &want.view())));
     }
+    if replay.composition.is_some() {
+        emit(check::row(job, next(), same_caches(&decoder, &golden)));
+    }
     Ok(())
+}
+
+/// Whether the engine ends with the caches that the oracle ended with.
+fn same_caches(decoder: &Decoder<'_>, golden: &Golden) -> Outcome {
+    let (got, want) = (decoder.cache_names(), &golden.manifest.composition.cache);
+    if got == *want {
+        return Outcome::Held;
+    }
+    Outcome::Error { message: format!("caches {got:?}, the golden was computed with {want:?}") }
 }
 
 /// The model, with its adapter where the case asks for it.
@@ -162,7 +175,7 @@ fn tapped(job: &Job, step: usize) -> Result<Vec<(String, HostTensor)>, Stop> {
     let golden = Golden::open(&files.golden)?;
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
     let model = load(replay, files, fault)?;
-    let mut decoder = Decoder::new(&model, replay.prefill_step);
+    let mut decoder = composed::decoder(&model, replay)?;
     let watch = |at: usize| if at == step { Taps::All } else { Taps::Off };
     decoder.set_taps(watch(0));
     decoder.prefill(&golden.manifest.prompt)?;

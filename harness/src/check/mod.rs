@@ -1,7 +1,11 @@
 //! Running a case: the engine answers, the answer is compared, each check becomes a row.
 
 #[cfg(feature = "engine")]
+mod composed;
+#[cfg(feature = "engine")]
 pub mod denoise;
+#[cfg(feature = "engine")]
+pub mod deviation;
 #[cfg(feature = "engine")]
 pub mod l1;
 #[cfg(feature = "engine")]
@@ -10,14 +14,14 @@ pub mod meta;
 pub mod ops;
 
 use crate::{
-    row::{Outcome, ROW_SCHEMA, Row},
+    row::{FAULT, Outcome, ROW_SCHEMA, Row},
     worker::Job,
 };
 
 /// A row of this job without a comparison.
 pub fn row(job: &Job, id: String, outcome: Outcome) -> Row {
     let mut notes = job.notes.clone();
-    notes.extend(job.fault.iter().map(|fault| format!("deliberate fault: {fault}")));
+    notes.extend(job.fault.iter().map(|fault| format!("{FAULT}{fault}")));
     Row {
         schema: ROW_SCHEMA,
         id,
@@ -30,6 +34,7 @@ pub fn row(job: &Job, id: String, outcome: Outcome) -> Row {
         report: None,
         tolerance: None,
         convention: None,
+        composition: job.case.composition().map(ToString::to_string),
         notes,
         elapsed_ms: 0.0,
         engine_ms: 0.0,

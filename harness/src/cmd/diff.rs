@@ -1,6 +1,6 @@
 //! `mlx-parity diff`: two safetensors files or model folders, tensor by tensor.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -9,11 +9,12 @@ use super::{Common, Failure, Result, say};
 use crate::compare::Allowance;
 use crate::diff::{Bound, Options, Report, diff, human};
 use crate::exit::ExitCode;
+use crate::golden::{Composition, Golden, MANIFEST, TENSORS};
 
 /// Compare two safetensors files or model folders, tensor by tensor
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// A safetensors file, or a model folder (its index decides which files are read)
+    /// A safetensors file, a model folder (its index decides which files are read), or a golden's
     #[arg(value_name = "A")]
     pub a: PathBuf,
     /// What to compare it with
@@ -31,6 +32,9 @@ pub struct Args {
     /// List the N worst elements of each tensor that differs
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub dump: usize,
+    /// Compare goldens even where their compositions differ
+    #[arg(long)]
+    pub across_compositions: bool,
     /// What stdout gets
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub format: Format,
@@ -69,14 +73,46 @@ impl Args {
 pub fn run(_common: &Common, args: &Args) -> Result {
     let start = Instant::now();
     let options = Options { bound: args.bound(), dump: args.dump };
-    let report =
-        diff(&args.a, &args.b, &options).map_err(|error| Failure::new(ExitCode::Usage, error))?;
+    if !args.across_compositions {
+        same_composition(&args.a, &args.b)?;
+    }
+    let (a, b) = (tensors(&args.a), tensors(&args.b));
+    let report = diff(&a, &b, &options).map_err(|error| Failure::new(ExitCode::Usage, error))?;
     print(&report, args.format, start.elapsed())?;
     Ok(match (report.rows.is_empty(), report.holds()) {
         (true, _) => ExitCode::NothingRan,
         (false, true) => ExitCode::Held,
         (false, false) => ExitCode::Mismatch,
     })
+}
+
+/// The tensors of a golden's folder; of anything else the path itself.
+fn tensors(path: &Path) -> PathBuf {
+    if path.join(MANIFEST).is_file() { path.join(TENSORS) } else { path.to_owned() }
+}
+
+/// The golden that a path is, or is the tensors of.
+fn golden(path: &Path) -> Option<Golden> {
+    let dir = if path.is_dir() { path } else { path.parent()? };
+    dir.join(MANIFEST).is_file().then(|| Golden::open(dir).ok())?
+}
+
+/// Refuses two goldens of different compositions: their difference says nothing of either.
+fn same_composition(a: &Path, b: &Path) -> Result<()> {
+    let (Some(a), Some(b)) = (golden(a), golden(b)) else { return Ok(()) };
+    let (one, other) = (&a.manifest.composition, &b.manifest.composition);
+    if one == other {
+        return Ok(());
+    }
+    let text = |of: &Composition| serde_json::to_string(of).unwrap_or_default();
+    Err(Failure::usage(format!(
+        "{} and {} were computed in different compositions\n  {}\n  {}\n--across-compositions \
+         compares them all the same",
+        a.manifest.case,
+        b.manifest.case,
+        text(one),
+        text(other)
+    )))
 }
 
 fn print(report: &Report, format: Format, elapsed: Duration) -> Result<()> {

@@ -1,6 +1,10 @@
 //! `mlx-parity freeze`: ask the oracles; the answers wait as pending goldens.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 
@@ -11,7 +15,7 @@ use crate::{
     fingerprint::Fingerprint,
     golden::{GoldenError, Store, in_ci},
     model::Registry,
-    oracle::{FreezeError, Launch, Oracle, freeze},
+    oracle::{Folders, FreezeError, Launch, Oracle, freeze},
     root::Root,
     synthetic::{self, AskError, Lane},
     weights::ModelDigests,
@@ -155,11 +159,13 @@ fn freeze_one(
             return Ok(ExitCode::Held);
         }
     };
+    let draft = case.draft().map(|name| draft_dir(root, registry, name)).transpose()?;
     let digests = ModelDigests::of(&dir).map_err(|error| Failure::new(ExitCode::Golden, error))?;
     let store = Store::new(&root.frozen(), here);
     let pending = store.path_of(&format!("{}.new", case.id));
     let oracle = oracles.get(case.oracle())?;
-    match freeze(oracle, case, &dir, &digests, here, &pending) {
+    let folders = Folders { model: &dir, draft: draft.as_deref() };
+    match freeze(oracle, case, folders, &digests, here, &pending) {
         Ok(_) => {
             say(format_args!("pending     {}  {}", case.id, root.relative(&pending)));
             Ok(ExitCode::Held)
@@ -174,6 +180,12 @@ fn freeze_one(
         }
         Err(FreezeError::Oracle(error)) => Err(Failure::new(ExitCode::Oracle, error)),
     }
+}
+
+fn draft_dir(root: &Root, registry: &Registry, name: &str) -> Result<PathBuf> {
+    let model = registry.get(name);
+    let model = model.ok_or_else(|| Failure::usage(format!("model `{name}` is not registered")))?;
+    model.ready(root).map_err(|error| Failure::new(ExitCode::Usage, error))
 }
 
 /// Oracles started so far, by name.

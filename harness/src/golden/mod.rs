@@ -86,6 +86,14 @@ pub enum GoldenError {
         /// Those of the case.
         wanted: Vec<usize>,
     },
+    /// The oracle computed in another composition than the case names.
+    #[error("{case}: the oracle answered in another composition: {message}")]
+    OtherComposition {
+        /// The case.
+        case: String,
+        /// Found and wanted.
+        message: String,
+    },
     /// Goldens are never written in continuous integration.
     #[error("refusing to write goldens while CI is set; freeze and accept them on a desk")]
     InCi,

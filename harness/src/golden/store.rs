@@ -115,6 +115,9 @@ impl Golden {
                 manifest.weights
             )));
         }
+        if let Some(message) = manifest.composition.unasked(case.composition()) {
+            return Err(stale(message));
+        }
         if manifest.config != config {
             return Err(stale("the model's config.json has changed since".to_owned()));
         }

@@ -9,11 +9,11 @@ use std::{
 use mlx_parity_tensor::{HostTensor, safetensors::SafetensorsFile};
 
 use super::{
-    Answer, DenoiseRequest, FreezeAnswer, FreezeRequest, Oracle, OracleError, PromptWire, Request,
-    TapRequest,
+    Answer, DenoiseRequest, DeviationRequest, FreezeAnswer, FreezeRequest, Oracle, OracleError,
+    PromptWire, Request, TapRequest,
 };
 use crate::{
-    case::{Case, DecodeFrom, Denoise, Kind, Prompt, Replay},
+    case::{Case, DecodeFrom, Denoise, Deviation, Kind, Prompt, Replay},
     compare::Strength,
     fingerprint::Fingerprint,
     golden::{self, GOLDEN_SCHEMA, GoldenError, Manifest, OracleVersion, TensorEntry},
@@ -31,19 +31,47 @@ pub enum FreezeError {
     Golden(#[from] GoldenError),
 }
 
+/// The folders of the models that a case names.
+#[derive(Debug, Clone, Copy)]
+pub struct Folders<'a> {
+    /// The model.
+    pub model: &'a Path,
+    /// The one that drafts for it.
+    pub draft: Option<&'a Path>,
+}
+
+/// What an oracle answered.
+struct Answered {
+    frozen: FreezeAnswer,
+    /// How a fault showed: then the strength of the golden is that its two answers differ, which the
+    /// oracle sees to.
+    happened: Option<String>,
+}
+
+impl From<FreezeAnswer> for Answered {
+    fn from(frozen: FreezeAnswer) -> Self {
+        Self { frozen, happened: None }
+    }
+}
+
 /// Freezes the answer to `case` into the folder `dir`, whole or not at all.
 pub fn freeze(
     oracle: &mut Oracle,
     case: &Case,
-    model: &Path,
+    folders: Folders<'_>,
     digests: &ModelDigests,
     here: &Fingerprint,
     dir: &Path,
 ) -> Result<Manifest, FreezeError> {
     let scratch = scratch_file(dir)?;
     let answer = match &case.kind {
-        Kind::Replay(replay) => replayed(oracle, replay, model, &scratch),
-        Kind::Denoise(denoise) => denoised(oracle, case, denoise, model, &scratch),
+        Kind::Replay(replay) => {
+            replayed(oracle, replay, folders.model, &scratch).map(Answered::from)
+        }
+        Kind::Denoise(denoise) => {
+            denoised(oracle, case, denoise, folders.model, &scratch).map(Answered::from)
+        }
+        Kind::Deviation(deviation) => deviated(oracle, deviation, folders, &scratch),
         Kind::Op(_) | Kind::Meta(_) => Err(unasked(oracle, "a case that no golden answers")),
     };
     let result = answer.and_then(|answer| {
@@ -80,6 +108,7 @@ fn replayed(
         prefill_step: replay.prefill_step,
         out: out.into(),
         adapter: replay.adapter,
+        composition: replay.composition.clone(),
         taps: None,
     };
     match oracle.ask(&Request::Freeze(request))? {
@@ -111,6 +140,30 @@ fn denoised(
         steps: answer.ids,
         composition: answer.composition,
     })
+}
+
+fn deviated(
+    oracle: &mut Oracle,
+    deviation: &Deviation,
+    folders: Folders<'_>,
+    out: &Path,
+) -> Result<Answered, FreezeError> {
+    let request = DeviationRequest {
+        fault: deviation.fault,
+        model: folders.model.into(),
+        draft: folders.draft.map(Into::into),
+        prompt: deviation.prompt.clone(),
+        steps: deviation.steps,
+        prefill_step: deviation.prefill_step,
+        out: out.into(),
+    };
+    let answer = match oracle.ask(&Request::Deviation(request))? {
+        Answer::Deviated(answer) => answer,
+        other => return Err(unasked(oracle, &format!("it answered {other:?} to a deviation"))),
+    };
+    let prompt = deviation.prompt.clone();
+    let frozen = FreezeAnswer { prompt, steps: Vec::new(), composition: answer.composition };
+    Ok(Answered { frozen, happened: Some(answer.happened) })
 }
 
 fn unasked(oracle: &Oracle, message: &str) -> FreezeError {
@@ -157,9 +210,13 @@ fn describe(
     case: &Case,
     digests: &ModelDigests,
     here: &Fingerprint,
-    answer: FreezeAnswer,
+    answer: Answered,
     tensors: &Path,
 ) -> Result<Manifest, FreezeError> {
+    let Answered { frozen: answer, happened } = answer;
+    if let Some(message) = answer.composition.unasked(case.composition()) {
+        return Err(GoldenError::OtherComposition { case: case.id.clone(), message }.into());
+    }
     let hello = oracle.hello();
     let file = SafetensorsFile::open(tensors).map_err(GoldenError::from)?;
     let mut entries = BTreeMap::new();
@@ -171,7 +228,10 @@ fn describe(
             strength.add_logits(name, &tensor.view());
         }
     }
-    let strength = judge(case, &strength)?;
+    let strength = match happened {
+        Some(happened) => serde_json::json!({ "deviates": happened }),
+        None => judge(case, &strength)?,
+    };
     let fingerprint = Fingerprint {
         mlx: hello.packages.get("mlx").cloned().unwrap_or_default(),
         backend: hello.backend.clone(),

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 pub use self::{
     client::{Launch, Oracle},
-    freeze::{FreezeError, denoise_request, freeze, prompt_wire},
+    freeze::{Folders, FreezeError, denoise_request, freeze, prompt_wire},
     protocol::{
-        Answer, DenoiseAnswer, DenoiseRequest, FreezeAnswer, FreezeRequest, Hello, InventoryAnswer,
-        PROTOCOL, PromptWire, Request, TapRequest,
+        Answer, DenoiseAnswer, DenoiseRequest, DeviationAnswer, DeviationRequest, FreezeAnswer,
+        FreezeRequest, Hello, InventoryAnswer, PROTOCOL, PromptWire, Request, TapRequest,
     },
 };
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    case::{AdapterUse, SamplerName},
+    case::{self, AdapterUse, FaultName, SamplerName},
     golden::Composition,
 };
 
@@ -22,6 +22,8 @@ pub enum Request {
     Freeze(FreezeRequest),
     /// Denoise canvases behind a prompt, keep every step.
     Denoise(DenoiseRequest),
+    /// Answer wrongly, and rightly along another path.
+    Deviation(DeviationRequest),
     /// Which tensors does the model of a config have?
     Inventory {
         /// The config file.
@@ -46,6 +48,8 @@ pub struct FreezeRequest {
     pub out: PathBuf,
     /// What to do with the adapter in the folder `adapters` of the model.
     pub adapter: Option<AdapterUse>,
+    /// How keys and values are kept and attended to.
+    pub composition: Option<case::Composition>,
     /// Named intermediates to keep as well.
     pub taps: Option<TapRequest>,
 }
@@ -83,6 +87,26 @@ pub struct DenoiseRequest {
     pub taps: Option<TapRequest>,
 }
 
+/// Which fault to show.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeviationRequest {
+    /// The fault.
+    #[serde(rename = "deviation")]
+    pub fault: FaultName,
+    /// Folder of the model.
+    pub model: PathBuf,
+    /// Folder of the model that drafts.
+    pub draft: Option<PathBuf>,
+    /// Token ids.
+    pub prompt: Vec<u32>,
+    /// Single steps, or tokens of a generation.
+    pub steps: usize,
+    /// Prompt tokens per call.
+    pub prefill_step: usize,
+    /// Where the tensors go.
+    pub out: PathBuf,
+}
+
 /// Which step to watch.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct TapRequest {
@@ -110,6 +134,8 @@ pub enum Answer {
     Frozen(FreezeAnswer),
     /// To [`Request::Denoise`].
     Denoised(DenoiseAnswer),
+    /// To [`Request::Deviation`].
+    Deviated(DeviationAnswer),
     /// To [`Request::Inventory`].
     Inventory(InventoryAnswer),
     /// To any request that failed.
@@ -150,6 +176,15 @@ pub struct FreezeAnswer {
     pub prompt: Vec<u32>,
     /// Ids of the decode steps.
     pub steps: Vec<u32>,
+    /// How it was computed.
+    pub composition: Composition,
+}
+
+/// What went wrong; both answers are in the file that was asked for.
+#[derive(Debug, Clone, Deserialize)]
+pub struct DeviationAnswer {
+    /// How the fault showed.
+    pub happened: String,
     /// How it was computed.
     pub composition: Composition,
 }

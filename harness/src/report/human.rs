@@ -3,7 +3,7 @@
 use super::{Context, columns, thousands};
 use crate::{
     compare::{ToleranceReport, tolerance::WorstElement},
-    row::{FIRST_IN, NotRunKind, Outcome, Row, Tier},
+    row::{FAULT, FIRST_IN, NotRunKind, Outcome, Row, Tier},
     summary::{Counts, Group, groups},
 };
 
@@ -88,13 +88,16 @@ pub fn failure(row: &Row) -> String {
     if let Some(report) = &row.report {
         lines.push(report.named(tensor_name(row)).to_string());
     }
+    lines.extend(row.composition.iter().map(|named| format!("composition {named}")));
     if let Some(convention) = &row.convention {
         lines.push(format!("follows  the convention {convention}"));
     }
     lines.extend(row.notes.iter().map(|note| format!("note     {note}")));
     // Only a model has intermediates to explain a difference with.
     let explain = if row.tier == Tier::Ops { "" } else { " --explain" };
-    lines.push(format!("replay   mlx-parity case {}{explain}", row.id));
+    let fault = row.notes.iter().find_map(|note| note.strip_prefix(FAULT));
+    let fault = fault.map(|name| format!(" --fault {name}")).unwrap_or_default();
+    lines.push(format!("replay   mlx-parity case {}{explain}{fault}", row.id));
     lines.join("\n").replace('\n', "\n  ")
 }
 

@@ -41,6 +41,7 @@ fn run(job: &Job) -> anyhow::Result<()> {
     let check = match job.case.kind {
         Kind::Replay(_) => check::l1::run,
         Kind::Denoise(_) => check::denoise::run,
+        Kind::Deviation(_) => check::deviation::run,
         Kind::Op(_) => check::ops::run,
         Kind::Meta(_) => check::meta::run,
     };

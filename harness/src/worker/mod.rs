@@ -51,6 +51,9 @@ pub struct ReplayFiles {
     pub model: PathBuf,
     /// The golden's folder.
     pub golden: PathBuf,
+    /// The folder of the model that drafts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<PathBuf>,
 }
 
 /// What the parent tells a worker.

@@ -19,8 +19,8 @@ pub struct Verify {
     args: Vec<OsString>,
 }
 
-/// Provision what is missing, then run `cargo bench` over the workspace, or, after `decode`, the bench of
-/// decoding beside mlx-lm with the arguments that follow.
+/// Provision what is missing, then run `cargo bench` over the workspace, or, after `decode` or `caches`, the
+/// bench of that name beside mlx-lm with the arguments that follow.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Bench {
@@ -58,9 +58,9 @@ impl Bench {
         let layout = provisioned()?;
         let mut bench = cargo::command(&layout);
         match self.args.split_first() {
-            Some((first, rest)) if first == "decode" => {
-                let decode = ["bench", "--package", "mlx-parity", "--bench", "decode", "--"];
-                exit_code(bench.args(decode).args(rest))
+            Some((first, rest)) if first == "decode" || first == "caches" => {
+                bench.args(["bench", "--package", "mlx-parity", "--bench"]);
+                exit_code(bench.arg(first).arg("--").args(rest))
             }
             _ => exit_code(bench.args(["bench", "--workspace"]).args(&self.args)),
         }

@@ -56,10 +56,11 @@ pub(super) struct Recurrent {
     form: RecurrentForm,
 }
 
-/// A tensor of a layer: its name, dtype and extents behind the batch.
+/// A tensor of a layer: its name, dtype, the dtype it may have instead, and extents behind the batch.
 pub(super) struct Wanted {
     pub(super) name: &'static str,
     pub(super) dtype: Dtype,
+    pub(super) widened: Option<Dtype>,
     pub(super) extents: Vec<i32>,
 }
 
@@ -140,8 +141,10 @@ impl Layer {
 
     /// The tensors of the layer of cache `at`, in the order that [`Layer::cache`] takes them.
     pub(super) fn wanted(self, form: &Form, at: usize) -> Vec<Wanted> {
-        let tensor =
-            |name, dtype, extents: &[i32]| Wanted { name, dtype, extents: extents.to_vec() };
+        let tensor = |name, dtype, extents: &[i32]| {
+            let widened = form.widened.filter(|_| dtype == form.dtype);
+            Wanted { name, dtype, widened, extents: extents.to_vec() }
+        };
         let [heads, dim] = form.kv_shapes[at].map(|extent| extent as i32);
         let whole = |name| tensor(name, form.dtype, &[heads, POSITIONS, dim]);
         let packed = |Packing { bits, group_size }: Packing| {

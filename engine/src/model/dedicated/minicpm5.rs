@@ -16,7 +16,7 @@ use crate::model::universal::archs::llama;
 use crate::model::universal::attention::new_rope;
 use crate::model::universal::mlp::Mlp;
 use crate::model::universal::spec::{Activation, FeedForward, Head, LayerSpec, MlpSpec, Spec};
-use crate::nn::{Embedding, Linear, RmsNorm, Rope};
+use crate::nn::{At, Embedding, Linear, RmsNorm, Rope};
 use crate::ops::{self, Mask};
 use crate::place::Place;
 use crate::taps::TapSink;
@@ -146,11 +146,18 @@ impl Network for MiniCpm5 {
             h = layer.forward(&h, &mask, cache, sink)?;
         }
         sink.enter(None);
-        let h = self.norm.forward(&h)?;
-        sink.tap("norm", &h);
-        let logits = self.lm_head.forward(&h)?;
-        sink.tap("logits", &logits);
+        let [logits] = sink.segment("head", [&h], |[h], sink| {
+            let h = self.norm.forward(h)?;
+            sink.tap("norm", &h);
+            let logits = self.lm_head.forward(&h)?;
+            sink.tap("logits", &logits);
+            Ok([logits])
+        })?;
         Ok(logits)
+    }
+
+    fn has_segments(&self) -> bool {
+        true
     }
 
     fn new_caches(&self) -> Vec<KvCache> {
@@ -209,9 +216,29 @@ impl Layer {
         cache: &mut KvCache,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let normed = self.input_layernorm.forward(x)?;
-        sink.tap("input_layernorm", &normed);
-        let h = ops::add(x, &self.attend(&normed, mask, cache, sink)?)?;
+        let inputs = [x, &cache.position_array()];
+        let [queries, keys, values] = sink.segment("before", inputs, |[x, at], sink| {
+            let normed = self.input_layernorm.forward(x)?;
+            sink.tap("input_layernorm", &normed);
+            self.heads_of(&normed, at, sink)
+        })?;
+        let rows = cache.update(&keys, &values)?;
+        let scale = (self.dims.head_dim as f64).powf(-0.5) as f32;
+        let newest = cache.newest();
+        let mixed = fault::attention(self.fault, &queries, &rows, scale, mask, newest)?;
+        sink.tap("self_attn.sdpa", &mixed);
+        let after =
+            |[x, mixed]: [&Array; 2], sink: &mut TapSink| Ok([self.joined(x, mixed, sink)?]);
+        let [out] = sink.segment("after", [x, &mixed], after)?;
+        Ok(out)
+    }
+
+    /// The layer's output, of its input and what attention mixed.
+    fn joined(&self, x: &Array, mixed: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
+        let mixed = ops::transpose(mixed, &[0, 2, 1, 3])?;
+        let r = self.o_proj.forward(&ops::reshape(&mixed, &[x.dim(0), x.dim(1), -1])?)?;
+        sink.tap("self_attn.o", &r);
+        let h = ops::add(x, &r)?;
         let normed = self.post_attention_layernorm.forward(&h)?;
         sink.tap("post_attention_layernorm", &normed);
         let out = ops::add(&h, &self.mlp.forward(&normed, sink)?)?;
@@ -219,13 +246,13 @@ impl Layer {
         Ok(out)
     }
 
-    fn attend(
+    /// Queries and keys, rotated, and values, each `[batch, heads, n, head_dim]`.
+    fn heads_of(
         &self,
         x: &Array,
-        mask: &Mask,
-        cache: &mut KvCache,
+        at: &Array,
         sink: &mut TapSink,
-    ) -> Result<Array, EngineError> {
+    ) -> Result<[Array; 3], EngineError> {
         let (batch, n) = (x.dim(0), x.dim(1));
         let mut heads = |name: &str, linear: &Linear, heads: usize| {
             let y = linear.forward(x)?;
@@ -237,21 +264,11 @@ impl Layer {
         let keys = heads("k", &self.k_proj, self.dims.kv_heads)?;
         let values = heads("v", &self.v_proj, self.dims.kv_heads)?;
 
-        let at = cache.position();
-        let queries = self.rope.forward(&queries, at)?;
-        let keys = self.rope.forward(&keys, at)?;
+        let queries = self.rope.forward(&queries, At::Array(at))?;
+        let keys = self.rope.forward(&keys, At::Array(at))?;
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
-        let rows = cache.update(&keys, &values)?;
-
-        let scale = (self.dims.head_dim as f64).powf(-0.5) as f32;
-        let newest = cache.newest();
-        let mixed = fault::attention(self.fault, &queries, &rows, scale, mask, newest)?;
-        sink.tap("self_attn.sdpa", &mixed);
-        let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;
-        let out = self.o_proj.forward(&ops::reshape(&mixed, &[batch, n, -1])?)?;
-        sink.tap("self_attn.o", &out);
-        Ok(out)
+        Ok([queries, keys, values])
     }
 }
 

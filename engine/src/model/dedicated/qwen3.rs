@@ -10,7 +10,7 @@ use crate::model::Network;
 use crate::model::ladder::Dedicated;
 use crate::model::universal::archs::qwen3::{self, Qwen3Config};
 use crate::model::universal::attention::new_rope;
-use crate::nn::{Embedding, Linear, Position, RmsNorm, Rope};
+use crate::nn::{At, Embedding, Linear, Position, RmsNorm, Rope};
 use crate::ops::{self, Mask};
 use crate::taps::TapSink;
 use crate::weights::Weights;
@@ -93,14 +93,21 @@ impl Network for Qwen3 {
             h = layer.forward(&h, &mask, cache, sink)?;
         }
         sink.enter(None);
-        let h = self.norm.forward(&h)?;
-        sink.tap("norm", &h);
-        let logits = match &self.lm_head {
-            Some(head) => head.forward(&h)?,
-            None => self.embed_tokens.as_linear(&h)?,
-        };
-        sink.tap("logits", &logits);
+        let [logits] = sink.segment("head", [&h], |[h], sink| {
+            let h = self.norm.forward(h)?;
+            sink.tap("norm", &h);
+            let logits = match &self.lm_head {
+                Some(head) => head.forward(&h)?,
+                None => self.embed_tokens.as_linear(&h)?,
+            };
+            sink.tap("logits", &logits);
+            Ok([logits])
+        })?;
         Ok(logits)
+    }
+
+    fn has_segments(&self) -> bool {
+        true
     }
 
     fn new_caches(&self) -> Vec<KvCache> {
@@ -172,9 +179,32 @@ impl Layer {
         cache: &mut KvCache,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let normed = self.input_layernorm.forward(x)?;
-        sink.tap("input_layernorm", &normed);
-        let h = ops::add(x, &self.attention(&normed, mask, cache, sink)?)?;
+        let at = cache.position();
+        let inputs = [x, &cache.position_array()];
+        let pure = !self.rope.goes_by_length();
+        let [queries, keys, values] =
+            sink.segment_where(pure, "before", inputs, |[x, array], sink| {
+                let normed = self.input_layernorm.forward(x)?;
+                sink.tap("input_layernorm", &normed);
+                self.heads_of(&normed, at, array, sink)
+            })?;
+        let rows = cache.update(&keys, &values)?;
+        let newest = cache.newest();
+        let mixed = fault::attention(self.fault, &queries, &rows, self.scale, mask, newest)?;
+        sink.tap("self_attn.sdpa", &mixed);
+        let after =
+            |[x, mixed]: [&Array; 2], sink: &mut TapSink| Ok([self.joined(x, mixed, sink)?]);
+        let [out] = sink.segment("after", [x, &mixed], after)?;
+        Ok(out)
+    }
+
+    /// The layer's output, of its input and what attention mixed.
+    fn joined(&self, x: &Array, mixed: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
+        let mixed = ops::transpose(mixed, &[0, 2, 1, 3])?;
+        let mixed = ops::reshape(&mixed, &[x.dim(0), x.dim(1), -1])?;
+        let r = self.projections[3].forward(&mixed)?;
+        sink.tap("self_attn.o", &r);
+        let h = ops::add(x, &r)?;
         let normed = self.post_attention_layernorm.forward(&h)?;
         sink.tap("post_attention_layernorm", &normed);
         let out = ops::add(&h, &self.feed_forward(&normed, sink)?)?;
@@ -182,14 +212,15 @@ impl Layer {
         Ok(out)
     }
 
-    fn attention(
+    /// Queries, keys and values `[batch, heads, n, head_dim]`, normed and rotated.
+    fn heads_of(
         &self,
         x: &Array,
-        mask: &Mask,
-        cache: &mut KvCache,
+        position: Position,
+        array: &Array,
         sink: &mut TapSink,
-    ) -> Result<Array, EngineError> {
-        let [q_proj, k_proj, v_proj, o_proj] = &self.projections;
+    ) -> Result<[Array; 3], EngineError> {
+        let [q_proj, k_proj, v_proj, _] = &self.projections;
         let split = |a: &Array, heads| ops::reshape(a, &[x.dim(0), x.dim(1), heads, -1]);
         let turn = |a: &Array| ops::transpose(a, &[0, 2, 1, 3]);
         let [heads, kv_heads] = self.heads;
@@ -200,23 +231,18 @@ impl Layer {
         sink.tap("self_attn.k", &keys);
         sink.tap("self_attn.v", &values);
 
-        let at = cache.position();
+        let at = self.rope.at(position, array);
         let queries = self.placed(&self.q_norm, &split(&queries, heads)?, at, QUERY_TAPS, sink)?;
         let keys = self.placed(&self.k_norm, &split(&keys, kv_heads)?, at, KEY_TAPS, sink)?;
-        let rows = cache.update(&keys, &turn(&split(&values, kv_heads)?)?)?;
-        let newest = cache.newest();
-        let mixed = fault::attention(self.fault, &queries, &rows, self.scale, mask, newest)?;
-        sink.tap("self_attn.sdpa", &mixed);
-        let out = o_proj.forward(&ops::reshape(&turn(&mixed)?, &[x.dim(0), x.dim(1), -1])?)?;
-        sink.tap("self_attn.o", &out);
-        Ok(out)
+        Ok([queries, keys, turn(&split(&values, kv_heads)?)?])
     }
+
     /// Heads `[batch, n, heads, head_dim]`, normed and rotated, as `[batch, heads, n, head_dim]`.
     fn placed(
         &self,
         norm: &RmsNorm,
         x: &Array,
-        at: Position,
+        at: At,
         [normed, rotated]: [&str; 2],
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {

@@ -9,7 +9,7 @@ use crate::cache::KvCache;
 use crate::config::{Dims, RopeConfig};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
-use crate::nn::{Linear, Position, Rope};
+use crate::nn::{At, Linear, Position, Rope};
 use crate::ops::{self, Mask, SliceAxis};
 use crate::place::Place;
 use crate::taps::TapSink;
@@ -90,30 +90,51 @@ impl Attention {
         self.rope.length_limit()
     }
 
-    /// x `[batch, n, hidden]` to the same.
-    pub(super) fn forward(
+    /// Whether [`Attention::turned_heads`] is a pure function of arrays.
+    pub(super) fn is_pure(&self) -> bool {
+        !self.rope.goes_by_length()
+    }
+
+    /// Queries and keys with their positions, and values, of x `[batch, n, hidden]`, each
+    /// `[batch, heads, n, head_dim]`; `array` has the number of `position`.
+    pub(super) fn turned_heads(
         &self,
         x: &Array,
+        position: Position,
+        array: &Array,
+        sink: &mut TapSink,
+    ) -> Result<[Array; 3], EngineError> {
+        let at = self.rope.at(position, array);
+        let [queries, keys, values] = self.heads_of(x, sink)?;
+        let queries = self.turned(0, &queries, at, sink)?;
+        let keys = self.turned(1, &keys, at, sink)?;
+        Ok([queries, keys, values])
+    }
+
+    /// What queries find in the cache, which takes the keys and values first: `[batch, heads, n, head_dim]`.
+    pub(super) fn mix(
+        &self,
+        [queries, keys, values]: [Array; 3],
         Context { cache, mask, query_scale }: Context,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let [queries, keys, values] = self.heads_of(x, sink)?;
-        let at = cache.position();
-        let queries = self.turned(0, &queries, at, sink)?;
-        let keys = self.turned(1, &keys, at, sink)?;
         let queries = match query_scale {
             Some(scale) => ops::multiply(&queries, scale)?,
             None => queries,
         };
-
         let rows = cache.update(&keys, &values)?;
         let newest = cache.newest();
         let mixed = attend(self.kernel, &queries, &rows, self.scale, mask, newest, self.fault)?;
         sink.tap_in(&self.place, "sdpa", &mixed);
+        Ok(mixed)
+    }
 
-        let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;
+    /// What [`Attention::mix`] gives through the output projection, `[batch, n, hidden]`.
+    pub(super) fn output(&self, mixed: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
+        let (batch, n) = (mixed.dim(0), mixed.dim(2));
+        let mixed = ops::transpose(mixed, &[0, 2, 1, 3])?;
         let (name, output) = &self.output;
-        let out = output.forward(&ops::reshape(&mixed, &[x.dim(0), x.dim(1), -1])?)?;
+        let out = output.forward(&ops::reshape(&mixed, &[batch, n, -1])?)?;
         sink.tap_module(&self.place, name, &out);
         Ok(out)
     }
@@ -189,7 +210,7 @@ impl Attention {
         &self,
         which: usize,
         x: &Array,
-        at: Position,
+        at: At,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
         let x = self.rope.forward(x, at)?;

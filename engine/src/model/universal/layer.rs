@@ -87,18 +87,60 @@ impl Layer {
         context: Context,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let seen = normed(self.before_attention.as_ref(), x, sink)?;
-        let r = self.attention.forward(&seen, context, sink)?;
+        let at = context.cache.position();
+        let pure = self.attention.is_pure();
+        let inputs = [x, &context.cache.position_array()];
+        // The normed stream leaves its segment only where the feed-forward block reads it too.
+        if !self.shares_norm() {
+            let heads = sink.segment_where(pure, "before", inputs, |[x, array], sink| {
+                let seen = normed(self.before_attention.as_ref(), x, sink)?;
+                self.attention.turned_heads(&seen, at, array, sink)
+            })?;
+            let mixed = self.attention.mix(heads, context, sink)?;
+            let after =
+                |[x, mixed]: [&Array; 2], sink: &mut TapSink| Ok([self.joined(x, x, mixed, sink)?]);
+            let [out] = sink.segment("after", [x, &mixed], after)?;
+            return Ok(out);
+        }
+        let before = |[x, array]: [&Array; 2], sink: &mut TapSink| {
+            let seen = normed(self.before_attention.as_ref(), x, sink)?;
+            let [q, k, v] = self.attention.turned_heads(&seen, at, array, sink)?;
+            Ok([seen, q, k, v])
+        };
+        let [seen, q, k, v] = sink.segment_where(pure, "before", inputs, before)?;
+        let mixed = self.attention.mix([q, k, v], context, sink)?;
+        let after = |[x, seen, mixed]: [&Array; 3], sink: &mut TapSink| {
+            Ok([self.joined(x, seen, mixed, sink)?])
+        };
+        let [out] = sink.segment("after", [x, &seen, &mixed], after)?;
+        Ok(out)
+    }
+
+    /// Whether one norm stands before both blocks.
+    fn shares_norm(&self) -> bool {
+        matches!(self.flow, Flow::Parallel(_))
+            && self.before_mlp.is_none()
+            && self.before_attention.is_some()
+    }
+
+    /// The layer's output, of its input, what the feed-forward block reads if the blocks are parallel,
+    /// and what attention mixed.
+    fn joined(
+        &self,
+        x: &Array,
+        stream: &Array,
+        mixed: &Array,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let r = self.attention.output(mixed, sink)?;
         let r = normed(self.after_attention.as_ref(), &r, sink)?;
+        let norm = self.before_mlp.as_ref();
         let out = match self.flow {
             Flow::Sequential(residual) => {
                 let h = residual.join(x, &r)?;
-                residual.join(&h, &self.feed_forward(self.before_mlp.as_ref(), &h, sink)?)?
+                residual.join(&h, &self.feed_forward(norm, &h, sink)?)?
             }
-            Flow::Parallel(sum) => {
-                let stream = if self.before_mlp.is_some() { x } else { &seen };
-                sum.join(x, &r, &self.feed_forward(self.before_mlp.as_ref(), stream, sink)?)?
-            }
+            Flow::Parallel(sum) => sum.join(x, &r, &self.feed_forward(norm, stream, sink)?)?,
         };
         sink.tap("out", &out);
         Ok(out)

@@ -129,9 +129,16 @@ impl Network for Universal {
             h = layer.forward(&h, context, sink)?;
         }
         sink.enter(None);
-        let h = self.norm.forward(&h)?;
-        sink.tap("norm", &h);
-        self.head.forward(&h, &self.embed_tokens, sink)
+        let [logits] = sink.segment("head", [&h], |[h], sink| {
+            let h = self.norm.forward(h)?;
+            sink.tap("norm", &h);
+            Ok([self.head.forward(&h, &self.embed_tokens, sink)?])
+        })?;
+        Ok(logits)
+    }
+
+    fn has_segments(&self) -> bool {
+        true
     }
 
     fn new_caches(&self) -> Vec<KvCache> {

@@ -106,6 +106,12 @@ impl ScaledRope {
         }
     }
 
+    /// Whether periods go by the length of the sequence: [`RopeScaling::Dynamic`] and
+    /// [`RopeScaling::LongRope`].
+    pub fn goes_by_length(&self) -> bool {
+        matches!(self.turning, Turning::Dynamic { .. } | Turning::ByLength { .. })
+    }
+
     /// x `[batch, .., n, d]`, whose first row stands at `offset` of a sequence of `length` tokens, which
     /// only [`RopeScaling::LongRope`] asks for; absent, the sequence ends where x does.
     ///

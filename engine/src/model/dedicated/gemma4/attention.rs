@@ -8,7 +8,7 @@ use crate::error::EngineError;
 use crate::fault::{self, Fault};
 use crate::model::parts::{join, split, turn};
 use crate::model::universal::attention::new_rope;
-use crate::nn::{Linear, Position, RmsNorm, Rope};
+use crate::nn::{At, Linear, Position, RmsNorm, Rope};
 use crate::ops::{self, Mask};
 use crate::taps::TapSink;
 use crate::weights::Weights;
@@ -21,11 +21,12 @@ pub(super) struct CallState<'a> {
     kept: Vec<Kept>,
 }
 
-/// All that a layer attended to, the position of the call's first token, and the column of the newest
-/// key.
+/// All that a layer attended to, the position of the call's first token, as an array too, and the
+/// column of the newest key.
 struct Kept {
     rows: Rows,
     at: Position,
+    array: Array,
     newest: i32,
 }
 
@@ -77,31 +78,82 @@ impl Attention {
         self.rope.length_limit()
     }
 
-    /// x `[batch, n, hidden]` to the same.
-    pub(super) fn forward(
+    /// What the queries of x `[batch, n, hidden]`, normed first, find in the layer's cache, which takes
+    /// the new keys and values in, or in the rows an earlier layer kept: `[batch, heads, n, head_dim]`.
+    pub(super) fn mix(
         &self,
+        norm: impl Fn(&Array, &mut TapSink) -> Result<Array, EngineError>,
         x: &Array,
         mask: &Mask,
         state: &mut CallState,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
+        let pure = !self.rope.goes_by_length();
+        let Some(projections) = &self.key_values else {
+            let kept = &state.kept[self.place];
+            let at = kept.at;
+            let [queries] =
+                sink.segment_where(pure, "before", [x, &kept.array], |[x, array], sink| {
+                    let queries = self.queries(&norm(x, sink)?, sink)?;
+                    Ok([self.turned(&queries, at, array, sink)?])
+                })?;
+            return self.attend(&queries, &kept.rows.clone().borrowed(), mask, kept.newest, sink);
+        };
+        let cache = &mut state.caches[self.place];
+        let (at, array) = (cache.position(), cache.position_array());
+        let [queries, keys, values] =
+            sink.segment_where(pure, "before", [x, &array], |[x, array], sink| {
+                let x = norm(x, sink)?;
+                let queries = self.queries(&x, sink)?;
+                let turn = self.rope.at(at, array);
+                let [keys, values] = projections.forward(&x, &self.rope, turn, sink)?;
+                Ok([self.turned(&queries, at, array, sink)?, keys, values])
+            })?;
+        let rows = cache.update(&keys, &values)?;
+        let newest = cache.newest();
+        let mixed = self.attend(&queries, &rows, mask, newest, sink);
+        state.kept.push(Kept { rows, at, array, newest });
+        mixed
+    }
+
+    fn attend(
+        &self,
+        queries: &Array,
+        rows: &Rows,
+        mask: &Mask,
+        newest: i32,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let mixed = fault::attention(self.fault, queries, rows, 1.0, mask, newest)?;
+        sink.tap("self_attn.sdpa", &mixed);
+        Ok(mixed)
+    }
+
+    /// Normed queries `[batch, n, heads, head_dim]`.
+    fn queries(&self, x: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
         let queries = self.q_proj.forward(x)?;
         sink.tap("self_attn.q", &queries);
         let queries = self.q_norm.forward(&split(&queries, self.heads)?)?;
         sink.tap("self_attn.q_norm", &queries);
-        if let Some(projections) = &self.key_values {
-            let cache = &mut state.caches[self.place];
-            state.kept.push(projections.forward(x, &self.rope, cache, sink)?);
-        }
-        let kept = &state.kept[self.place];
-        let queries = self.rope.forward(&turn(&queries)?, kept.at)?;
-        sink.tap("self_attn.q_rope", &queries);
+        Ok(queries)
+    }
 
-        let borrowed = self.key_values.is_none().then(|| kept.rows.clone().borrowed());
-        let rows = borrowed.as_ref().unwrap_or(&kept.rows);
-        let mixed = fault::attention(self.fault, &queries, rows, 1.0, mask, kept.newest)?;
-        sink.tap("self_attn.sdpa", &mixed);
-        let out = self.o_proj.forward(&join(&mixed)?)?;
+    /// Queries with their positions, `[batch, heads, n, head_dim]`.
+    fn turned(
+        &self,
+        queries: &Array,
+        position: Position,
+        array: &Array,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let queries = self.rope.forward(&turn(queries)?, self.rope.at(position, array))?;
+        sink.tap("self_attn.q_rope", &queries);
+        Ok(queries)
+    }
+
+    /// What [`Attention::mix`] gives through the output projection, `[batch, n, hidden]`.
+    pub(super) fn output(&self, mixed: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
+        let out = self.o_proj.forward(&join(mixed)?)?;
         sink.tap("self_attn.o", &out);
         Ok(out)
     }
@@ -141,14 +193,14 @@ impl Projections {
         }))
     }
 
-    /// Takes the new positions into the cache, and returns all that may be attended to.
+    /// Keys and values `[batch, heads, n, head_dim]` of new positions, normed, the keys rotated.
     fn forward(
         &self,
         x: &Array,
         rope: &Rope,
-        cache: &mut KvCache,
+        at: At,
         sink: &mut TapSink,
-    ) -> Result<Kept, EngineError> {
+    ) -> Result<[Array; 2], EngineError> {
         let keys = self.k_proj.forward(x)?;
         sink.tap("self_attn.k", &keys);
         let keys = split(&keys, self.heads)?;
@@ -160,14 +212,12 @@ impl Projections {
             }
             None => keys.clone(),
         };
-        let at = cache.position();
         let keys = self.k_norm.forward(&keys)?;
         sink.tap("self_attn.k_norm", &keys);
         let keys = rope.forward(&turn(&keys)?, at)?;
         sink.tap("self_attn.k_rope", &keys);
         let values = ops::rms_norm(&values, None, self.eps)?;
         sink.tap("self_attn.v_norm", &values);
-        let rows = cache.update(&keys, &turn(&values)?)?;
-        Ok(Kept { rows, at, newest: cache.newest() })
+        Ok([keys, turn(&values)?])
     }
 }

@@ -79,9 +79,32 @@ impl Layer {
         slice: Option<&Array>,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let normed = self.input_layernorm.forward(x)?;
-        sink.tap("input_layernorm", &normed);
-        let mixed = self.self_attn.forward(&normed, mask, state, sink)?;
+        let norm = |x: &Array, sink: &mut TapSink| {
+            let normed = self.input_layernorm.forward(x)?;
+            sink.tap("input_layernorm", &normed);
+            Ok(normed)
+        };
+        let mixed = self.self_attn.mix(norm, x, mask, state, sink)?;
+        let [out] = match slice {
+            Some(slice) => sink.segment("after", [x, &mixed, slice], |[x, mixed, slice], sink| {
+                Ok([self.joined(x, mixed, Some(slice), sink)?])
+            }),
+            None => sink.segment("after", [x, &mixed], |[x, mixed], sink| {
+                Ok([self.joined(x, mixed, None, sink)?])
+            }),
+        }?;
+        Ok(out)
+    }
+
+    /// The layer's output, of its input, what attention mixed and the layer's slice.
+    fn joined(
+        &self,
+        x: &Array,
+        mixed: &Array,
+        slice: Option<&Array>,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let mixed = self.self_attn.output(mixed, sink)?;
         let mixed = self.post_attention_layernorm.forward(&mixed)?;
         sink.tap("post_attention_layernorm", &mixed);
         let mut h = ops::add(x, &mixed)?;

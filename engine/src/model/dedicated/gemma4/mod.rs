@@ -163,11 +163,18 @@ impl Network for Gemma4Text {
             None => vec![None; self.layers.len()],
         };
         let h = self.run_layers(h, &slices, caches, sink)?;
-        let h = self.norm.forward(&h)?;
-        sink.tap("norm", &h);
-        let logits = self.logits(&h)?;
-        sink.tap("logits", &logits);
+        let [logits] = sink.segment("head", [&h], |[h], sink| {
+            let h = self.norm.forward(h)?;
+            sink.tap("norm", &h);
+            let logits = self.logits(&h)?;
+            sink.tap("logits", &logits);
+            Ok([logits])
+        })?;
         Ok(logits)
+    }
+
+    fn has_segments(&self) -> bool {
+        true
     }
 
     /// Only layers with keys and values of their own have a cache; they stand first, so a layer's

@@ -8,7 +8,7 @@ use crate::config::Qwen35Config;
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
 use crate::model::universal::attention::new_rope;
-use crate::nn::{Linear, RmsNorm, Rope};
+use crate::nn::{Linear, Position, RmsNorm, Rope};
 use crate::ops::{self, Mask, SliceAxis};
 use crate::taps::TapSink;
 use crate::weights::Weights;
@@ -58,29 +58,55 @@ impl Attention {
         })
     }
 
-    /// x `[batch, n, hidden]` to the same.
-    pub(super) fn forward(
+    /// Whether [`Attention::turned_heads`] is a pure function of arrays.
+    pub(super) fn is_pure(&self) -> bool {
+        !self.rope.goes_by_length()
+    }
+
+    /// Rotated queries and keys, values, and the gate, as [`Attention::heads_of`]; `array` has the number
+    /// of `position`.
+    pub(super) fn turned_heads(
         &self,
         x: &Array,
-        mask: &Mask,
-        cache: &mut KvCache,
+        position: Position,
+        array: &Array,
         sink: &mut TapSink,
-    ) -> Result<Array, EngineError> {
+    ) -> Result<[Array; 4], EngineError> {
         let [queries, keys, values, gate] = self.heads_of(x, sink)?;
-        let at = cache.position();
+        let at = self.rope.at(position, array);
         let queries = self.rope.forward(&queries, at)?;
         let keys = self.rope.forward(&keys, at)?;
         sink.tap("self_attn.q_rope", &queries);
         sink.tap("self_attn.k_rope", &keys);
+        Ok([queries, keys, values, gate])
+    }
 
-        let rows = cache.update(&keys, &values)?;
+    /// What queries find in the cache, which takes the keys and values first: `[batch, heads, n, head_dim]`.
+    pub(super) fn mix(
+        &self,
+        [queries, keys, values]: [&Array; 3],
+        mask: &Mask,
+        cache: &mut KvCache,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let rows = cache.update(keys, values)?;
         let newest = cache.newest();
-        let mixed = fault::attention(self.fault, &queries, &rows, self.scale, mask, newest)?;
+        let mixed = fault::attention(self.fault, queries, &rows, self.scale, mask, newest)?;
         sink.tap("self_attn.sdpa", &mixed);
+        Ok(mixed)
+    }
 
-        let mixed = ops::transpose(&mixed, &[0, 2, 1, 3])?;
-        let mixed = ops::reshape(&mixed, &[x.dim(0), x.dim(1), -1])?;
-        let mixed = ops::multiply(&mixed, &ops::sigmoid(&gate)?)?;
+    /// What [`Attention::mix`] gives through the gate and the output projection, `[batch, n, hidden]`.
+    pub(super) fn output(
+        &self,
+        mixed: &Array,
+        gate: &Array,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let (batch, n) = (mixed.dim(0), mixed.dim(2));
+        let mixed = ops::transpose(mixed, &[0, 2, 1, 3])?;
+        let mixed = ops::reshape(&mixed, &[batch, n, -1])?;
+        let mixed = ops::multiply(&mixed, &ops::sigmoid(gate)?)?;
         let out = self.o_proj.forward(&mixed)?;
         sink.tap("self_attn.o", &out);
         Ok(out)

@@ -60,16 +60,16 @@ impl GatedDeltaNet {
         })
     }
 
-    /// x `[batch, n, hidden]` to the same.
+    /// x `[batch, n, hidden]` to the same, and the state behind it.
     pub(super) fn forward(
         &self,
         x: &Array,
-        cache: &mut RecurrentCache,
+        state: RecurrentState,
         sink: &mut TapSink,
-    ) -> Result<Array, EngineError> {
+    ) -> Result<(Array, RecurrentState), EngineError> {
         let (batch, n) = (x.dim(0), x.dim(1));
         let Projected { qkv, z, b, a } = self.project(x, sink)?;
-        let (conv, newest) = self.convolve(&qkv, x.dtype(), cache)?;
+        let (conv, newest) = self.convolve(&qkv, &state.conv)?;
         sink.tap("linear_attn.conv1d", &conv);
 
         let inputs = self.inputs(&conv, &a, &b)?;
@@ -79,16 +79,15 @@ impl GatedDeltaNet {
         sink.tap("linear_attn.g", &inputs.g);
         sink.tap("linear_attn.beta", &inputs.beta);
 
-        let (mixed, memory) = recurrence::run(&inputs, memory(batch, cache)?)?;
+        let (mixed, memory) = recurrence::run(&inputs, state.memory)?;
         sink.tap("linear_attn.delta", &mixed);
         sink.tap("linear_attn.memory", &memory);
-        cache.advance(RecurrentState { conv: newest, memory }, n)?;
 
         let out = gated(&mixed, &z, &self.norm.forward(&mixed)?)?;
         sink.tap("linear_attn.norm", &out);
         let out = self.out_proj.forward(&ops::reshape(&out, &[batch, n, -1])?)?;
         sink.tap("linear_attn.out", &out);
-        Ok(out)
+        Ok((out, RecurrentState { conv: newest, memory }))
     }
 
     fn project(&self, x: &Array, sink: &mut TapSink) -> Result<Projected, EngineError> {
@@ -110,19 +109,10 @@ impl GatedDeltaNet {
 
     /// The convolution over this call's inputs behind the newest earlier ones, and the newest inputs
     /// of all.
-    fn convolve(
-        &self,
-        qkv: &Array,
-        dtype: Dtype,
-        cache: &RecurrentCache,
-    ) -> Result<(Array, Array), EngineError> {
-        let RecurrentForm { inputs: kept, channels, .. } = cache.form();
+    fn convolve(&self, qkv: &Array, earlier: &Array) -> Result<(Array, Array), EngineError> {
         let (batch, n) = (qkv.dim(0), qkv.dim(1));
-        let earlier = match cache.state() {
-            Some(state) => state.conv.clone(),
-            None => ops::zeros(&[batch, kept, channels], dtype)?,
-        };
-        let all = ops::concatenate(&[&earlier, qkv], 1)?;
+        let (kept, channels) = (earlier.dim(1), earlier.dim(2));
+        let all = ops::concatenate(&[earlier, qkv], 1)?;
         let rows =
             [SliceAxis::full(batch), SliceAxis::range(n, n + kept), SliceAxis::full(channels)];
         let newest = ops::contiguous(&ops::slice(&all, &rows)?)?;
@@ -149,13 +139,17 @@ impl GatedDeltaNet {
     }
 }
 
-/// The memory before this call.
-fn memory(batch: i32, cache: &RecurrentCache) -> Result<Array, EngineError> {
-    let RecurrentForm { heads, value_dim, key_dim, .. } = cache.form();
-    match cache.state() {
-        Some(state) => Ok(state.memory.clone()),
-        None => ops::zeros(&[batch, heads, value_dim, key_dim], Dtype::Float32),
+/// The state before a call on x `[batch, n, hidden]`: zeros before the first.
+pub(super) fn state(x: &Array, cache: &RecurrentCache) -> Result<RecurrentState, EngineError> {
+    if let Some(state) = cache.state() {
+        return Ok(state.clone());
     }
+    let RecurrentForm { inputs, channels, heads, value_dim, key_dim } = cache.form();
+    let batch = x.dim(0);
+    Ok(RecurrentState {
+        conv: ops::zeros(&[batch, inputs, channels], x.dtype())?,
+        memory: ops::zeros(&[batch, heads, value_dim, key_dim], Dtype::Float32)?,
+    })
 }
 
 /// The taps of the convolution, from mlx-lm's layout or from that of the original checkpoints,

@@ -3,9 +3,9 @@
 use mlx_rs::Array;
 
 use super::attention::Attention;
-use super::gated_delta::GatedDeltaNet;
+use super::gated_delta::{self, GatedDeltaNet};
 use super::{LoadNorm, ROOT};
-use crate::cache::KvCache;
+use crate::cache::{KvCache, RecurrentCache, RecurrentState};
 use crate::config::{Qwen35Config, Qwen35Experts};
 use crate::error::EngineError;
 use crate::fault::Fault;
@@ -68,13 +68,61 @@ impl Layer {
         cache: &mut KvCache,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
+        match &self.mixer {
+            Mixer::Recurrent(net) => self.recur(net, x, cache.recurrent()?, sink),
+            Mixer::Attention(attention) => self.attend(attention, x, mask, cache, sink),
+        }
+    }
+
+    fn attend(
+        &self,
+        attention: &Attention,
+        x: &Array,
+        mask: &Mask,
+        cache: &mut KvCache,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let at = cache.position();
+        let inputs = [x, &cache.position_array()];
+        let [queries, keys, values, gate] =
+            sink.segment_where(attention.is_pure(), "before", inputs, |[x, array], sink| {
+                attention.turned_heads(&self.normed(x, sink)?, at, array, sink)
+            })?;
+        let mixed = attention.mix([&queries, &keys, &values], mask, cache, sink)?;
+        let [out] = sink.segment("after", [x, &mixed, &gate], |[x, mixed, gate], sink| {
+            Ok([self.joined(x, &attention.output(mixed, gate, sink)?, sink)?])
+        })?;
+        Ok(out)
+    }
+
+    /// All of a recurrent layer is one segment: its state goes in and comes out.
+    fn recur(
+        &self,
+        net: &GatedDeltaNet,
+        x: &Array,
+        cache: &mut RecurrentCache,
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let RecurrentState { conv, memory } = gated_delta::state(x, cache)?;
+        let [out, conv, memory] =
+            sink.segment("layer", [x, &conv, &memory], |[x, conv, memory], sink| {
+                let before = RecurrentState { conv: conv.clone(), memory: memory.clone() };
+                let (mixed, after) = net.forward(&self.normed(x, sink)?, before, sink)?;
+                Ok([self.joined(x, &mixed, sink)?, after.conv, after.memory])
+            })?;
+        cache.advance(RecurrentState { conv, memory }, x.dim(1))?;
+        Ok(out)
+    }
+
+    fn normed(&self, x: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
         let normed = self.input_layernorm.forward(x)?;
         sink.tap("input_layernorm", &normed);
-        let mixed = match &self.mixer {
-            Mixer::Recurrent(net) => net.forward(&normed, cache.recurrent()?, sink)?,
-            Mixer::Attention(attention) => attention.forward(&normed, mask, cache, sink)?,
-        };
-        let h = ops::add(x, &mixed)?;
+        Ok(normed)
+    }
+
+    /// The layer's output, of its input and what its mixer gives.
+    fn joined(&self, x: &Array, mixed: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
+        let h = ops::add(x, mixed)?;
         let normed = self.post_attention_layernorm.forward(&h)?;
         sink.tap("post_attention_layernorm", &normed);
         let out = ops::add(&h, &self.mlp.forward(&normed, sink)?)?;

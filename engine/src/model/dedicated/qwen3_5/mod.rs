@@ -108,14 +108,21 @@ impl Network for Qwen35 {
             h = layer.forward(&h, &mask, cache, sink)?;
         }
         sink.enter(None);
-        let h = self.norm.forward(&h)?;
-        sink.tap("norm", &h);
-        let logits = match &self.lm_head {
-            Some(head) => head.forward(&h)?,
-            None => self.embed_tokens.as_linear(&h)?,
-        };
-        sink.tap("logits", &logits);
+        let [logits] = sink.segment("head", [&h], |[h], sink| {
+            let h = self.norm.forward(h)?;
+            sink.tap("norm", &h);
+            let logits = match &self.lm_head {
+                Some(head) => head.forward(&h)?,
+                None => self.embed_tokens.as_linear(&h)?,
+            };
+            sink.tap("logits", &logits);
+            Ok([logits])
+        })?;
         Ok(logits)
+    }
+
+    fn has_segments(&self) -> bool {
+        true
     }
 
     fn new_caches(&self) -> Vec<KvCache> {

@@ -1,12 +1,12 @@
 //! `mlx_lm/models/dots1.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
 use super::experts::{groups, picks};
-use super::shared::{SILU, all_keys, only_act};
-use crate::config::{ConfigFile, Extents, RopeConfig, RopeKeys};
+use super::layout::{ANY, Layout, Ropes, SILU};
+use super::shared::nothing_slides;
+use crate::config::{ConfigFile, Extents};
 use crate::error::EngineError;
 use crate::model::universal::moe::{ExpertSpec, Gate, MoeSpec, OriginalNames, SharedSpec};
 use crate::model::universal::router::{Choice, Groups};
@@ -17,7 +17,19 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "dots1", keys, spec };
 
-const EXTENTS: Extents = Extents { needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { needs_kv_heads: true, ..Extents::LLAMA },
+    rope: Ropes { default_theta: None, may_be_traditional: false, ..Ropes::LLAMA },
+    // The reference keeps `scoring_func` and `attention_bias`, and uses neither.
+    neutral: &[
+        ("hidden_act", SILU),
+        ("attention_bias", "[false]"),
+        ("scoring_func", r#"["sigmoid", "noaux_tc"]"#),
+        ("topk_method", r#"["noaux_tc"]"#),
+        ("use_sliding_window", "[false]"),
+        ("max_window_layers", ANY),
+    ],
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,49 +40,25 @@ struct Wire {
     n_shared_experts: usize,
     norm_topk_prob: bool,
     num_experts_per_tok: usize,
-    rope_theta: Option<f64>,
     routed_scaling_factor: f64,
     n_group: Option<usize>,
     topk_group: Option<usize>,
     #[serde(default)]
     mlp_bias: bool,
-    rope_scaling: Option<Value>,
     #[serde(default)]
     tie_word_embeddings: bool,
-    // The reference keeps these two and does not use them.
-    scoring_func: Option<String>,
-    attention_bias: Option<bool>,
-    // The reference reads none of the following; they are taken only where they change nothing.
-    rope_parameters: Option<Value>,
-    hidden_act: Option<String>,
-    topk_method: Option<String>,
+    // The reference reads neither; they are taken only where no layer slides.
     layer_types: Option<Vec<String>>,
-    use_sliding_window: Option<bool>,
     sliding_window: Option<usize>,
-    #[serde(rename = "max_window_layers")]
-    _max_window_layers: Option<usize>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     refuse_other_maths(file, &wire)?;
-    let rope = RopeConfig::read(
-        file,
-        &RopeKeys {
-            theta: wire.rope_theta,
-            objects: &[
-                ("rope_scaling", wire.rope_scaling.as_ref()),
-                ("rope_parameters", wire.rope_parameters.as_ref()),
-            ],
-            max_positions: dims.max_positions,
-            ..RopeKeys::default()
-        },
-    )?;
     let attention = AttentionSpec {
         qk_norm: Some(QkNorm::by_head(QkPlace::BeforeTranspose, NormKind::Rms)),
         ..AttentionSpec::new(&dims, rope)
@@ -118,18 +106,7 @@ fn moe(file: &ConfigFile, wire: &Wire, shared: MlpSpec) -> Result<MoeSpec, Engin
 }
 
 fn refuse_other_maths(file: &ConfigFile, wire: &Wire) -> Result<(), EngineError> {
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    file.only("attention_bias", wire.attention_bias.as_ref(), &[false])?;
-    let sigmoid = ["sigmoid".to_owned(), "noaux_tc".to_owned()];
-    file.only("scoring_func", wire.scoring_func.as_ref(), &sigmoid)?;
-    file.only("topk_method", wire.topk_method.as_ref(), &["noaux_tc".to_owned()])?;
-    file.only("use_sliding_window", wire.use_sliding_window.as_ref(), &[false])?;
-    if wire.use_sliding_window.is_none() {
-        file.only("sliding_window", wire.sliding_window.as_ref(), &[])?;
-    }
-    for kind in wire.layer_types.iter().flatten() {
-        file.only("layer_types", Some(kind), &["full_attention".into()])?;
-    }
+    nothing_slides(file, wire.sliding_window, wire.layer_types.as_ref())?;
     for (key, extent) in [
         ("moe_intermediate_size", wire.moe_intermediate_size),
         ("n_shared_experts", wire.n_shared_experts),

@@ -1,12 +1,11 @@
 //! `mlx_lm/models/ernie4_5_moe.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
 use super::experts::picks;
-use super::shared::{SILU, all_keys, only_act};
-use crate::config::{ConfigFile, Dims, Extents, RopeConfig, RopeKeys};
+use super::layout::{ANY, Layout, Ropes, SILU};
+use crate::config::{ConfigFile, Dims, Extents};
 use crate::error::EngineError;
 use crate::model::universal::moe::{ExpertSpec, Gate, MoeSpec, OriginalNames, SharedSpec};
 use crate::model::universal::router::{Choice, Gating};
@@ -16,7 +15,26 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "ernie4_5_moe", keys, spec };
 
-const EXTENTS: Extents = Extents { needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { needs_kv_heads: true, ..Extents::LLAMA },
+    rope: Ropes {
+        default_theta: None,
+        traditional: true,
+        may_be_traditional: false,
+        ..Ropes::LLAMA
+    },
+    // The authors' code corrects its choice of experts with `e_score_correction_bias`, the reference
+    // never. Capacity and dropout are for training; `sanitize` drops the layers that predict further
+    // tokens.
+    neutral: &[
+        ("hidden_act", SILU),
+        ("moe_use_aux_free", "[false]"),
+        ("moe_norm_min", "[1e-12]"),
+        ("moe_capacity", ANY),
+        ("hidden_dropout_prob", ANY),
+        ("num_nextn_predict_layers", ANY),
+    ],
+};
 
 /// A layer, or one for each modality, of which the reference takes the widest range.
 #[derive(Debug, Deserialize)]
@@ -29,7 +47,6 @@ enum Bound {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    rope_theta: Option<f64>,
     use_bias: bool,
     tie_word_embeddings: bool,
     moe_num_experts: usize,
@@ -44,21 +61,6 @@ struct Wire {
     #[serde(default)]
     moe_num_shared_experts: usize,
     moe_gate_act: Option<String>,
-    /// Training only.
-    #[serde(rename = "moe_capacity")]
-    _moe_capacity: Option<Value>,
-    // The reference reads none of the following; they are taken only where they change nothing. The
-    // authors' code corrects its choice of experts with `e_score_correction_bias`, the reference never.
-    moe_use_aux_free: Option<bool>,
-    moe_norm_min: Option<f64>,
-    rope_scaling: Option<Value>,
-    rope_parameters: Option<Value>,
-    hidden_act: Option<String>,
-    #[serde(rename = "hidden_dropout_prob")]
-    _hidden_dropout_prob: Option<f64>,
-    /// Layers that predict further tokens; `sanitize` drops them.
-    #[serde(rename = "num_nextn_predict_layers")]
-    _num_nextn_predict_layers: Option<usize>,
 }
 
 fn one() -> usize {
@@ -66,26 +68,12 @@ fn one() -> usize {
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     refuse_other_maths(file, &wire)?;
-    let rope = RopeConfig::read(
-        file,
-        &RopeKeys {
-            theta: wire.rope_theta,
-            objects: &[
-                ("rope_scaling", wire.rope_scaling.as_ref()),
-                ("rope_parameters", wire.rope_parameters.as_ref()),
-            ],
-            max_positions: dims.max_positions,
-            traditional: true,
-            ..RopeKeys::default()
-        },
-    )?;
     let attention = AttentionSpec {
         input_bias: wire.use_bias,
         output_bias: wire.use_bias,
@@ -176,9 +164,6 @@ fn gating(file: &ConfigFile, wire: &Wire) -> Result<Gating, EngineError> {
 }
 
 fn refuse_other_maths(file: &ConfigFile, wire: &Wire) -> Result<(), EngineError> {
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    file.only("moe_use_aux_free", wire.moe_use_aux_free.as_ref(), &[false])?;
-    file.only("moe_norm_min", wire.moe_norm_min.as_ref(), &[1e-12])?;
     for (key, bound) in [
         ("moe_layer_start_index", &wire.moe_layer_start_index),
         ("moe_layer_end_index", &wire.moe_layer_end_index),

@@ -1,12 +1,11 @@
 //! `mlx_lm/models/glm4_moe.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
 use super::experts::{groups, picks};
-use super::shared::{SILU, all_keys, only_act};
-use crate::config::{ConfigFile, Dims, Extents, HeadDim, RopeConfig, RopeKeys};
+use super::layout::{ANY, Layout, Ropes, SILU};
+use crate::config::{ConfigFile, Dims, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::moe::{ExpertSpec, Gate, MoeSpec, OriginalNames, SharedSpec};
 use crate::model::universal::router::{Choice, Groups};
@@ -17,12 +16,28 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "glm4_moe", keys, spec };
 
-const EXTENTS: Extents =
-    Extents { head_dim: HeadDim::Needed, needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { head_dim: HeadDim::Needed, needs_kv_heads: true, ..Extents::LLAMA },
+    // The reference keeps `rope_scaling` and does not use it. Where the share is missing it is the authors'.
+    rope: Ropes {
+        default_theta: None,
+        default_partial: Some(0.5),
+        may_be_traditional: false,
+        ..Ropes::LLAMA
+    },
+    // The reference has a head of its own whatever `tie_word_embeddings` says. `sanitize` drops the
+    // layers that predict further tokens.
+    neutral: &[
+        ("hidden_act", SILU),
+        ("tie_word_embeddings", "[false]"),
+        ("topk_method", r#"["noaux_tc"]"#),
+        ("scoring_func", r#"["sigmoid"]"#),
+        ("num_nextn_predict_layers", ANY),
+    ],
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 struct Wire {
     moe_intermediate_size: usize,
     norm_topk_prob: bool,
@@ -33,45 +48,17 @@ struct Wire {
     routed_scaling_factor: f64,
     num_experts_per_tok: usize,
     first_k_dense_replace: usize,
-    rope_theta: Option<f64>,
     use_qk_norm: bool,
-    tie_word_embeddings: bool,
     attention_bias: bool,
-    partial_rotary_factor: f64,
-    topk_method: Option<String>,
-    // The reference keeps these two and does not use them.
-    rope_scaling: Option<Value>,
-    scoring_func: Option<String>,
-    // The reference reads neither of these; they are taken only where they change nothing.
-    rope_parameters: Option<Value>,
-    hidden_act: Option<String>,
-    /// Layers that predict further tokens; `sanitize` drops them.
-    #[serde(rename = "num_nextn_predict_layers")]
-    _num_nextn_predict_layers: Option<usize>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     refuse_other_maths(file, &wire)?;
-    let rope = RopeConfig::read(
-        file,
-        &RopeKeys {
-            theta: wire.rope_theta,
-            partial: Some(wire.partial_rotary_factor),
-            may_be_partial: true,
-            objects: &[
-                ("rope_scaling", wire.rope_scaling.as_ref()),
-                ("rope_parameters", wire.rope_parameters.as_ref()),
-            ],
-            max_positions: dims.max_positions,
-            ..RopeKeys::default()
-        },
-    )?;
     let qk_norm = QkNorm::by_head(QkPlace::BeforeTranspose, NormKind::Rms);
     let attention = AttentionSpec {
         input_bias: wire.attention_bias,
@@ -128,11 +115,6 @@ fn moe(file: &ConfigFile, wire: &Wire, count: usize) -> Result<MoeSpec, EngineEr
 }
 
 fn refuse_other_maths(file: &ConfigFile, wire: &Wire) -> Result<(), EngineError> {
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    // The reference has a head of its own whatever this says.
-    file.only("tie_word_embeddings", Some(&wire.tie_word_embeddings), &[false])?;
-    file.only("topk_method", wire.topk_method.as_ref(), &["noaux_tc".to_owned()])?;
-    file.only("scoring_func", wire.scoring_func.as_ref(), &["sigmoid".to_owned()])?;
     for (key, extent) in [
         ("moe_intermediate_size", wire.moe_intermediate_size),
         ("n_shared_experts", wire.n_shared_experts.unwrap_or(1)),

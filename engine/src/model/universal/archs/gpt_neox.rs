@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Arch;
-use super::shared::{all_keys, gelu, whole_heads, yes};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeConfig, RopeKeys};
+use super::shared::{gelu, whole_heads, yes};
+use crate::config::{ConfigFile, Extents, HeadDim, RopeConfig, RopeKeys, keys_of};
 use crate::error::EngineError;
 use crate::model::universal::spec::{
     Activation, AttentionSpec, Block, Drop, FeedForward, Flow, Head, Inputs, LayerSpec, MlpInputs,
@@ -44,7 +44,7 @@ const BUFFERS: [&str; 3] =
     [".attention.bias", ".attention.masked_bias", ".attention.rotary_emb.inv_freq"];
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    [EXTENTS.keys(), keys_of::<Wire>().to_vec()].concat()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {

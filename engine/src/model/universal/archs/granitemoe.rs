@@ -1,12 +1,12 @@
 //! `mlx_lm/models/granitemoe.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
 use super::experts::picks;
-use super::shared::{SILU, all_keys, only_act, yes};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeConfig, RopeKeys};
+use super::layout::{Layout, Ropes, SILU};
+use super::shared::yes;
+use crate::config::{ConfigFile, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::moe::{ExpertSpec, Gate, MoeSpec, OriginalNames};
 use crate::model::universal::router::{Choice, Side};
@@ -17,8 +17,11 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "granitemoe", keys, spec };
 
-const EXTENTS: Extents =
-    Extents { head_dim: HeadDim::Derived, needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { head_dim: HeadDim::Derived, needs_kv_heads: true, ..Extents::LLAMA },
+    rope: Ropes { default_theta: None, may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[("hidden_act", SILU)],
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,37 +31,18 @@ struct Wire {
     embedding_multiplier: f64,
     residual_multiplier: f64,
     attention_bias: bool,
-    rope_theta: Option<f64>,
     num_local_experts: usize,
     num_experts_per_tok: usize,
-    rope_scaling: Option<Value>,
     #[serde(default = "yes")]
     tie_word_embeddings: bool,
-    // The reference reads neither of these; they are taken only where they change nothing.
-    rope_parameters: Option<Value>,
-    hidden_act: Option<String>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    let rope = RopeConfig::read(
-        file,
-        &RopeKeys {
-            theta: wire.rope_theta,
-            objects: &[
-                ("rope_scaling", wire.rope_scaling.as_ref()),
-                ("rope_parameters", wire.rope_parameters.as_ref()),
-            ],
-            max_positions: dims.max_positions,
-            ..RopeKeys::default()
-        },
-    )?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let attention = AttentionSpec {
         input_bias: wire.attention_bias,
         output_bias: wire.attention_bias,

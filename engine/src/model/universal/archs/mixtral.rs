@@ -1,12 +1,11 @@
 //! `mlx_lm/models/mixtral.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
 use super::experts::picks;
-use super::shared::{SILU, all_keys, only_act};
-use crate::config::{ConfigFile, Extents, HeadDim, RopeConfig, RopeKeys};
+use super::layout::{ANY, Layout, Ropes, SILU};
+use crate::config::{ConfigFile, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::moe::{ExpertSpec, Gate, MoeSpec, OriginalNames};
 use crate::model::universal::router::{Choice, Side};
@@ -16,18 +15,24 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "mixtral", keys, spec };
 
-const EXTENTS: Extents = Extents {
-    head_dim: HeadDim::Derived,
-    defaults: &[
-        ("vocab_size", 32_000.0),
-        ("hidden_size", 4096.0),
-        ("intermediate_size", 14_336.0),
-        ("num_hidden_layers", 32.0),
-        ("num_attention_heads", 32.0),
-        ("num_key_value_heads", 8.0),
-        ("rms_norm_eps", 1e-5),
-    ],
-    ..Extents::LLAMA
+const LAYOUT: Layout = Layout {
+    extents: Extents {
+        head_dim: HeadDim::Derived,
+        defaults: &[
+            ("vocab_size", 32_000.0),
+            ("hidden_size", 4096.0),
+            ("intermediate_size", 14_336.0),
+            ("num_hidden_layers", 32.0),
+            ("num_attention_heads", 32.0),
+            ("num_key_value_heads", 8.0),
+            ("rms_norm_eps", 1e-5),
+        ],
+        ..Extents::LLAMA
+    },
+    // The reference keeps `rope_scaling` and does not use it; transformers does.
+    rope: Ropes { default_theta: Some(1e6), ..Ropes::LLAMA },
+    // Noise is for training.
+    neutral: &[("hidden_act", SILU), ("sliding_window", "[]"), ("router_jitter_noise", ANY)],
 };
 
 #[derive(Debug, Deserialize)]
@@ -35,45 +40,16 @@ const EXTENTS: Extents = Extents {
 struct Wire {
     num_local_experts: Option<usize>,
     num_experts_per_tok: Option<usize>,
-    rope_theta: Option<f64>,
-    #[serde(default)]
-    rope_traditional: bool,
     #[serde(default)]
     tie_word_embeddings: bool,
-    // The reference keeps this one and does not use it; transformers does.
-    rope_scaling: Option<Value>,
-    // The reference reads none of the following; they are taken only where they change nothing.
-    rope_parameters: Option<Value>,
-    hidden_act: Option<String>,
-    sliding_window: Option<usize>,
-    /// Training only.
-    #[serde(rename = "router_jitter_noise")]
-    _router_jitter_noise: Option<f64>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    file.only("sliding_window", wire.sliding_window.as_ref(), &[])?;
-    let rope = RopeConfig::read(
-        file,
-        &RopeKeys {
-            theta: wire.rope_theta,
-            default_theta: Some(1e6),
-            objects: &[
-                ("rope_scaling", wire.rope_scaling.as_ref()),
-                ("rope_parameters", wire.rope_parameters.as_ref()),
-            ],
-            max_positions: dims.max_positions,
-            traditional: wire.rope_traditional,
-            ..RopeKeys::default()
-        },
-    )?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let count = ("num_local_experts", wire.num_local_experts.unwrap_or(8));
     let picked = ("num_experts_per_tok", wire.num_experts_per_tok.unwrap_or(2));
     let moe = MoeSpec {

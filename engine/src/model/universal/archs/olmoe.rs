@@ -1,12 +1,12 @@
 //! `mlx_lm/models/olmoe.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
 use super::experts::picks;
-use super::shared::{SILU, all_keys, only_act, yes};
-use crate::config::{ConfigFile, Extents, RopeConfig, RopeKeys};
+use super::layout::{Layout, SILU};
+use super::shared::yes;
+use crate::config::ConfigFile;
 use crate::error::EngineError;
 use crate::model::universal::moe::{ExpertSpec, Gate, MoeSpec, OriginalNames};
 use crate::model::universal::router::{Choice, Side};
@@ -15,6 +15,9 @@ use crate::model::universal::spec::{
 };
 
 pub(super) const ARCH: Arch = Arch { model_type: "olmoe", keys, spec };
+
+const LAYOUT: Layout =
+    Layout { neutral: &[("hidden_act", SILU), ("clip_qkv", "[]")], ..Layout::LLAMA };
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,41 +31,16 @@ struct Wire {
     attention_bias: bool,
     #[serde(default)]
     mlp_bias: bool,
-    rope_theta: Option<f64>,
-    #[serde(default)]
-    rope_traditional: bool,
-    rope_scaling: Option<Value>,
     #[serde(default = "yes")]
     tie_word_embeddings: bool,
-    // The reference reads none of the following; they are taken only where they change nothing.
-    rope_parameters: Option<Value>,
-    hidden_act: Option<String>,
-    clip_qkv: Option<f64>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&Extents::LLAMA)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = Extents::LLAMA.read(file)?;
-    let wire: Wire = rest.wire()?;
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    file.only("clip_qkv", wire.clip_qkv.as_ref(), &[])?;
-    let rope = RopeConfig::read(
-        file,
-        &RopeKeys {
-            theta: wire.rope_theta,
-            default_theta: Some(10_000.0),
-            objects: &[
-                ("rope_scaling", wire.rope_scaling.as_ref()),
-                ("rope_parameters", wire.rope_parameters.as_ref()),
-            ],
-            max_positions: dims.max_positions,
-            traditional: wire.rope_traditional,
-            ..RopeKeys::default()
-        },
-    )?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     let attention = AttentionSpec {
         input_bias: wire.attention_bias,
         output_bias: wire.attention_bias,

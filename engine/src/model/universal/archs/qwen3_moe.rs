@@ -1,12 +1,12 @@
 //! `mlx_lm/models/qwen3_moe.py`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Arch;
 use super::experts::picks;
-use super::shared::{SILU, all_keys, only_act};
-use crate::config::{ConfigFile, Dims, Extents, HeadDim, RopeConfig, RopeKeys};
+use super::layout::{ANY, Layout, Ropes, SILU};
+use super::shared::nothing_slides;
+use crate::config::{ConfigFile, Dims, Extents, HeadDim};
 use crate::error::EngineError;
 use crate::model::universal::moe::{ExpertSpec, Gate, MoeSpec, OriginalNames};
 use crate::model::universal::router::{Choice, Side};
@@ -17,8 +17,17 @@ use crate::model::universal::spec::{
 
 pub(super) const ARCH: Arch = Arch { model_type: "qwen3_moe", keys, spec };
 
-const EXTENTS: Extents =
-    Extents { head_dim: HeadDim::Needed, needs_kv_heads: true, ..Extents::LLAMA };
+const LAYOUT: Layout = Layout {
+    extents: Extents { head_dim: HeadDim::Needed, needs_kv_heads: true, ..Extents::LLAMA },
+    // The reference keeps `rope_scaling` and does not use it; transformers does.
+    rope: Ropes { default_theta: None, may_be_traditional: false, ..Ropes::LLAMA },
+    neutral: &[
+        ("hidden_act", SILU),
+        ("attention_bias", "[false]"),
+        ("use_sliding_window", "[false]"),
+        ("max_window_layers", ANY),
+    ],
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,39 +39,17 @@ struct Wire {
     moe_intermediate_size: usize,
     norm_topk_prob: bool,
     tie_word_embeddings: bool,
-    rope_theta: Option<f64>,
-    // The reference keeps this one and does not use it; transformers does.
-    rope_scaling: Option<Value>,
-    // The reference reads none of the following; they are taken only where they change nothing.
-    rope_parameters: Option<Value>,
-    hidden_act: Option<String>,
-    attention_bias: Option<bool>,
-    use_sliding_window: Option<bool>,
+    // The reference does not read it; it is taken only where no layer slides.
     sliding_window: Option<usize>,
-    #[serde(rename = "max_window_layers")]
-    _max_window_layers: Option<usize>,
 }
 
 fn keys() -> Vec<&'static str> {
-    all_keys::<Wire>(&EXTENTS)
+    LAYOUT.keys::<Wire>()
 }
 
 fn spec(file: &ConfigFile) -> Result<Spec, EngineError> {
-    let (dims, rest) = EXTENTS.read(file)?;
-    let wire: Wire = rest.wire()?;
+    let (dims, rope, wire) = LAYOUT.read::<Wire>(file)?;
     refuse_other_maths(file, &wire)?;
-    let rope = RopeConfig::read(
-        file,
-        &RopeKeys {
-            theta: wire.rope_theta,
-            objects: &[
-                ("rope_scaling", wire.rope_scaling.as_ref()),
-                ("rope_parameters", wire.rope_parameters.as_ref()),
-            ],
-            max_positions: dims.max_positions,
-            ..RopeKeys::default()
-        },
-    )?;
     let attention = AttentionSpec {
         qk_norm: Some(QkNorm::by_head(QkPlace::BeforeTranspose, NormKind::Rms)),
         ..AttentionSpec::new(&dims, rope)
@@ -108,12 +95,7 @@ fn feed_forward(
 }
 
 fn refuse_other_maths(file: &ConfigFile, wire: &Wire) -> Result<(), EngineError> {
-    only_act(file, "hidden_act", wire.hidden_act.as_ref(), SILU)?;
-    file.only("attention_bias", wire.attention_bias.as_ref(), &[false])?;
-    file.only("use_sliding_window", wire.use_sliding_window.as_ref(), &[false])?;
-    if wire.use_sliding_window.is_none() {
-        file.only("sliding_window", wire.sliding_window.as_ref(), &[])?;
-    }
+    nothing_slides(file, wire.sliding_window, None)?;
     if wire.decoder_sparse_step == 0 {
         return Err(file.unsupported("decoder_sparse_step", 0, "1 or more"));
     }

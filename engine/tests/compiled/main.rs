@@ -1,0 +1,12 @@
+//! Compiled decode steps: the eager step's bits over every architecture, steps that fail and leave no
+//! trace of themselves, and machines on which MLX does not compile.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bits;
+mod fused;
+mod models;
+mod refusals;
+#[cfg(debug_assertions)]
+mod transactions;
