@@ -374,7 +374,7 @@ impl<'m> Decoder<'m> {
         if let Some(stale) = stale {
             self.caches = stale;
         }
-        fault::called(self.model.fault(), &mut self.caches, [rows.len(), count as usize])?;
+        fault::called(self.model.fault(), &mut self.caches, [rows.len(), rows[0].len()])?;
         Ok(logits)
     }
 
