@@ -318,7 +318,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Checks a prompt, and returns how many of its tokens come before the last.
-    fn check_prompt(&mut self, rows: &[&[u32]]) -> Result<usize, EngineError> {
+    pub(crate) fn check_prompt(&mut self, rows: &[&[u32]]) -> Result<usize, EngineError> {
         if self.prefill_step_size == 0 {
             return Err(EngineError::ZeroPrefillStep);
         }

@@ -136,15 +136,15 @@ fn check(matrix: &Matrix) -> Result<(), String> {
             return Err(format!("`{name}` is no folder of goldens/synthetic"));
         }
     }
-    let only = matrix.columns.iter().filter_map(|column| column.only_for.as_ref());
-    let only = only.flat_map(|(names, reason)| names.iter().map(move |name| (name, reason)));
-    let reasons = matrix.caches.iter().map(|cache| &cache.refused_for);
-    let of_columns = |column| {
-        let Column { not_for, near_for, .. } = column;
-        [not_for, near_for]
-    };
-    let reasons = reasons.chain(matrix.columns.iter().flat_map(of_columns)).flatten();
-    for (name, reason) in reasons.chain(&matrix.left_out).chain(only) {
+    let mut reasons: Vec<(&String, &String)> = matrix.left_out.iter().collect();
+    reasons.extend(matrix.caches.iter().flat_map(|cache| &cache.refused_for));
+    for column in &matrix.columns {
+        reasons.extend(column.not_for.iter().chain(&column.near_for));
+        if let Some((names, reason)) = &column.only_for {
+            reasons.extend(names.iter().map(|name| (name, reason)));
+        }
+    }
+    for (name, reason) in reasons {
         if !known(name) {
             return Err(format!("`{name}` is no model, trait or cache kind"));
         }

@@ -40,7 +40,7 @@ struct WireMeta {
 }
 
 /// One of `again`, `refused-composition`, `chunk`, `trim` with `at`, `refused-trim-at`, `save-at`, `poison-at`, `refusal-at`,
-/// `batch`.
+/// `compiled-at`, `failed-step-at`, `batch`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct WirePath {
@@ -55,6 +55,8 @@ pub(super) struct WirePath {
     save_at: Option<usize>,
     poison_at: Option<usize>,
     refusal_at: Option<usize>,
+    compiled_at: Option<usize>,
+    failed_step_at: Option<usize>,
     batch: Option<usize>,
     relation: Relation,
     /// Why it is not every bit; only with `close` and `near`.
@@ -194,12 +196,14 @@ impl WirePath {
             self.save_at.map(|at| Route::Save { at }),
             self.poison_at.map(|at| Route::Poison { at }),
             self.refusal_at.map(|at| Route::Refusal { at }),
+            self.compiled_at.map(|at| Route::Compiled { at }),
+            self.failed_step_at.map(|at| Route::FailedStep { at }),
             self.batch.map(Route::Batch),
         ];
         let mut named = named.into_iter().flatten();
         let (Some(route), None) = (named.next(), named.next()) else {
             let wanted = "again, refused-composition, chunk, trim and at, refused-trim-at, save-at, poison-at, \
-                          refusal-at, batch";
+                          refusal-at, compiled-at, failed-step-at, batch";
             return Err(format!("a path names one of {wanted}"));
         };
         if route.numbers().contains(&0) || self.trim.is_some() != self.at.is_some() {

@@ -53,6 +53,18 @@ pub enum Route {
         /// Tokens before.
         at: usize,
     },
+    /// Steps behind `at` tokens run in compiled segments, against the same steps run eagerly. A save, a
+    /// load and further steps follow.
+    Compiled {
+        /// Tokens before.
+        at: usize,
+    },
+    /// A compiled step behind `at` tokens that fails, at every point where one can, each time followed by
+    /// the same step run eagerly; then the rest. Against steps none of which failed.
+    FailedStep {
+        /// Tokens before.
+        at: usize,
+    },
     /// A decoder of the case's composition must be refused.
     RefusedComposition,
     /// This many different prompts in one batch, each row against the same prompt alone.
@@ -70,6 +82,8 @@ impl Route {
             Self::Trim { at, tokens } => format!("trim-{tokens}-at-{at}"),
             Self::RefusedTrim { at } => format!("refused-trim-at-{at}"),
             Self::Save { at } => format!("save-at-{at}"),
+            Self::Compiled { at } => format!("compiled-at-{at}"),
+            Self::FailedStep { at } => format!("failed-step-at-{at}"),
             Self::Poison { at } => format!("poison-at-{at}"),
             Self::Refusal { at } => format!("refusal-at-{at}"),
             Self::Batch(rows) => format!("batch-{rows}"),
@@ -84,7 +98,9 @@ impl Route {
             | Self::RefusedTrim { at }
             | Self::Save { at }
             | Self::Poison { at }
-            | Self::Refusal { at } => at + 1,
+            | Self::Refusal { at }
+            | Self::Compiled { at }
+            | Self::FailedStep { at } => at + 1,
         }
     }
 
@@ -97,7 +113,9 @@ impl Route {
             Self::RefusedTrim { at }
             | Self::Save { at }
             | Self::Poison { at }
-            | Self::Refusal { at } => vec![at],
+            | Self::Refusal { at }
+            | Self::Compiled { at }
+            | Self::FailedStep { at } => vec![at],
         }
     }
 }

@@ -4,6 +4,7 @@ mod config;
 mod fuzz;
 mod paths;
 mod player;
+mod staged;
 mod truth;
 
 use std::{cell::OnceCell, path::Path, time::Instant};

@@ -5,21 +5,21 @@ use std::time::Instant;
 use mlx_parity_engine::{Decoder, EngineError, Model};
 use mlx_parity_tensor::HostTensor;
 
-use super::{Bench, MetaError, Verdict, player::Player};
+use super::{Bench, MetaError, Verdict, player::Player, staged};
 use crate::{
     compare::{ToleranceReport, Zeros, bit_exact, check_tolerance, error::LengthMismatch},
     meta::{Budget, NEAR, Path, Relation, Route},
 };
 
 /// Two answers to the same ids.
-struct Pair {
+pub(super) struct Pair {
     /// Which of several, for people; empty where there is one.
-    what: String,
-    ids: Vec<u32>,
+    pub(super) what: String,
+    pub(super) ids: Vec<u32>,
     /// The position of the first row of the answers.
-    start: usize,
-    base: HostTensor,
-    got: HostTensor,
+    pub(super) start: usize,
+    pub(super) base: HostTensor,
+    pub(super) got: HostTensor,
 }
 
 /// How the ids behind a cut are run.
@@ -58,6 +58,8 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
         }
         Route::RefusedTrim { at } => cut(player, ids, at, refused_trim)?,
         Route::Save { at } => cut(player, ids, at, |decoder| saved(decoder, player))?,
+        Route::Compiled { at } => staged::compiled(player, ids, at)?,
+        Route::FailedStep { at } => staged::failed(player, ids, at)?,
         Route::RefusedComposition => return refused_composition(player, ids.len()),
         Route::Poison { at } => cut(player, ids, at, |decoder| Ok(decoder.poison_unused()?))?,
         Route::Refusal { at } => cut(player, ids, at, |decoder| refusals(decoder, model))?,
@@ -166,7 +168,7 @@ fn refusals(decoder: &mut Decoder, model: &Model) -> Result<(), MetaError> {
 }
 
 /// Goes on in a fresh decoder with the caches of the given one.
-fn saved<'m>(decoder: &mut Decoder<'m>, player: &Player<'m>) -> Result<(), MetaError> {
+pub(super) fn saved<'m>(decoder: &mut Decoder<'m>, player: &Player<'m>) -> Result<(), MetaError> {
     let scratch = tempfile::tempdir()?;
     let file = scratch.path().join("caches.safetensors");
     decoder.save_caches(&file)?;
