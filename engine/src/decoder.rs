@@ -1,5 +1,6 @@
 //! Teacher-forced decoding with mlx-lm's split of the prompt.
 
+mod rollback;
 mod staged;
 
 use std::path::Path;
@@ -7,6 +8,7 @@ use std::path::Path;
 use mlx_parity_tensor::HostTensor;
 use mlx_rs::Array;
 
+use self::rollback::Checkpoint;
 use crate::array::to_host;
 use crate::cache::{self, KvCache, RotatingCache};
 use crate::composition::{Composition, Plan};
@@ -38,6 +40,8 @@ pub struct Decoder<'m> {
     just_trimmed: bool,
     /// The point at which the next compiled step fails.
     failing: Option<usize>,
+    /// Where a rollback can go back to, other than cache by cache.
+    checkpoint: Option<Checkpoint>,
 }
 
 impl<'m> Decoder<'m> {
@@ -100,7 +104,13 @@ impl<'m> Decoder<'m> {
             length: Length::new(model.network().length_limit()),
             just_trimmed: false,
             failing: None,
+            checkpoint: None,
         }
+    }
+
+    /// The model it decodes with.
+    pub fn model(&self) -> &'m Model {
+        self.model
     }
 
     /// Tokens seen so far.
@@ -212,6 +222,7 @@ impl<'m> Decoder<'m> {
         fault::trim(fault, &mut self.caches, wanted);
         self.length.trim(wanted as usize);
         self.just_trimmed = true;
+        self.checkpoint = None;
         Ok(wanted as usize)
     }
 
@@ -247,6 +258,7 @@ impl<'m> Decoder<'m> {
         let loaded = cache::load(file, &empty, &self.model.cache_form(&self.plan))?;
         self.caches = fault::loaded(self.model.fault(), loaded, &self.caches)?;
         self.length.replace(self.offset());
+        self.checkpoint = None;
         self.failed = false;
         Ok(())
     }
@@ -266,10 +278,7 @@ impl<'m> Decoder<'m> {
     pub(crate) fn step_logits(&mut self, ids: &[u32]) -> Result<Array, EngineError> {
         let rows: Vec<&[u32]> = ids.chunks(1).collect();
         self.check(&rows)?;
-        self.steps += 1;
-        if let Some(fault) = self.model.fault() {
-            fault.strike(self.steps);
-        }
+        self.count_step();
         if self.is_staged() {
             return self.staged_step(&rows);
         }
@@ -291,11 +300,13 @@ impl<'m> Decoder<'m> {
         if self.is_staged() {
             let before = self.offset();
             let logits = self.staged(&ops::reshape(id, &[1, 1])?)?;
+            self.checkpoint = None;
             self.warn_past_training(before);
             return Ok(logits);
         }
         self.guarded(|decoder| {
             let before = decoder.offset();
+            decoder.checkpoint = None;
             let ids = ops::reshape(id, &[1, 1])?;
             let logits = decoder.compute(&ids)?;
             decoder.warn_past_training(before);
@@ -351,6 +362,7 @@ impl<'m> Decoder<'m> {
         let again = self.length.plan(length)?;
         if again.is_some() {
             self.caches = self.plan.new_caches(self.model)?;
+            self.checkpoint = None;
         }
         for cache in &mut self.caches {
             cache.expect(length as i32)?;
@@ -384,10 +396,19 @@ impl<'m> Decoder<'m> {
         just_trimmed.then(|| fault::stale(self.model.fault(), &self.caches, count)).flatten()
     }
 
+    /// Counts a decode step, for faults that act in one.
+    fn count_step(&mut self) {
+        self.steps += 1;
+        if let Some(fault) = self.model.fault() {
+            fault.strike(self.steps);
+        }
+    }
+
     /// Builds the graph of logits `[rows, n, vocab]` and of the caches, and evaluates neither.
     fn forward(&mut self, rows: &[&[u32]]) -> Result<Array, EngineError> {
         let ids = ids_of(rows);
         let before = self.offset();
+        self.note_call(rows);
         let logits = self.compute(&ids)?;
         self.warn_past_training(before);
         self.length.extend(rows);

@@ -224,6 +224,27 @@ pub enum EngineError {
         /// The point.
         point: String,
     },
+    /// A rollback over more tokens than the caches can take back.
+    #[error(
+        "{found} tokens were to be taken back; the caches can take back {revocable}, those of the last \
+         call or since the last checkpoint"
+    )]
+    NotRevocable {
+        /// Tokens asked for.
+        found: usize,
+        /// Tokens that can be.
+        revocable: usize,
+    },
+    /// An option of speculative decoding outside its range, or a draft model that does not fit.
+    #[error("speculative decoding: `{option}` is {found}, wanted {wanted}")]
+    SpeculateOption {
+        /// The option.
+        option: &'static str,
+        /// What it is.
+        found: String,
+        /// What it may be.
+        wanted: String,
+    },
     /// Extents of a mask that no cache can have.
     #[error(
         "a mask's {what} is {found}, wanted at least {least}{}",

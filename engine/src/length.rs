@@ -28,6 +28,11 @@ impl Length {
         self.limit.is_some()
     }
 
+    /// The longest sequence before the change.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+
     /// Plans for a sequence of `length` tokens. Gives up the ids to run again, row by row, where the
     /// caches were made for the other side of the limit.
     ///

@@ -19,6 +19,7 @@ pub mod ops;
 mod place;
 mod runtime;
 pub mod sample;
+mod speculative;
 mod taps;
 mod tokenizer;
 mod weights;
@@ -37,5 +38,6 @@ pub use model::{
     config_keys, generate_networks, rungs, supported_model_types,
 };
 pub use runtime::{RuntimeInfo, active_memory, runtime_info};
+pub use speculative::{SpeculateOptions, Speculated, speculate, speculate_with};
 pub use taps::Taps;
 pub use tokenizer::Tokenizer;

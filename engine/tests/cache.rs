@@ -135,3 +135,47 @@ fn a_cache_larger_than_the_window_masks_the_rest() {
         check(cache, Some(3), &[1; 30], |position| ((position - 2).max(0)..=position).collect());
     });
 }
+
+/// Writes in chunks, takes the newest positions back, and checks every query that comes after.
+fn check_rollback(keep: i32, window: i32, before: &[i32], [write, back, next]: [i32; 3]) {
+    let mut cache = KvCache::Rotating(RotatingCache::new(window, keep));
+    for &count in before.iter().chain(&[write]) {
+        let start = cache.offset();
+        cache.update(&rows(start, count, 1.0), &rows(start, count, -1.0)).expect("an update");
+    }
+    assert!(cache.revocable() >= write);
+    cache.rollback(back).expect("the last write");
+    let start = cache.offset();
+    assert_eq!(start, before.iter().sum::<i32>() + write - back);
+    let mask = cache.mask(next, None).expect("a mask");
+    let seen = cache.update(&rows(start, next, 1.0), &rows(start, next, -1.0)).expect("an update");
+    let (keys, values) = seen.plain().expect("plain rows");
+    let stored = positions(&keys, &values);
+    for (query, seen) in attended(&mask, next as usize, &stored).into_iter().enumerate() {
+        let position = start + query as i32;
+        let latest = (position - (window - keep) + 1).max(keep)..=position;
+        let wanted: BTreeSet<i32> = (0..keep.min(position + 1)).chain(latest).collect();
+        let what = format!("{back} of {write} behind {before:?}, keep {keep}, stored {stored:?}");
+        assert_eq!(seen, wanted, "at {position}: {what}");
+    }
+}
+
+#[rstest]
+fn a_window_shows_what_it_would_have_shown(
+    #[values(1, 2, 5, 8)] window: i32,
+    #[values(
+        &[], &[3], &[1; 7], &[8], &[1; 8], &[9], &[1; 9], &[12, 1], &[1; 20], &[20], &[6, 6]
+    )]
+    before: &'static [i32],
+) {
+    on_mlx_thread(move || {
+        for write in [1, 2, 3, 9, 12] {
+            for back in 1..=write {
+                for (next, keep) in [1, 2, 5].into_iter().zip([0, 1, 2].into_iter().cycle()) {
+                    check_rollback(keep.min(window - 1), window, before, [write, back, next]);
+                }
+                check_rollback(0, window, before, [write, back, 5]);
+            }
+        }
+    });
+}

@@ -1,5 +1,6 @@
 //! Prompts, steps and taps. Exactness against the oracle is checked by the harness, not here.
 
+#[expect(dead_code, reason = "this file uses a part of it")]
 mod common;
 
 use std::collections::BTreeSet;

@@ -47,46 +47,6 @@ fn minicpm5(dtype: Dtype) -> Folder {
     folder
 }
 
-fn qwen3_5(dtype: Dtype) -> Folder {
-    let mut folder = synthetic("qwen3_5");
-    let root = "language_model.model";
-    folder.add(&format!("{root}.embed_tokens.weight"), &[256, 64], dtype);
-    folder.add(&format!("{root}.norm.weight"), &[64], dtype);
-    let recurrent = [
-        ("linear_attn.in_proj_qkv.weight", vec![192, 64]),
-        ("linear_attn.in_proj_z.weight", vec![64, 64]),
-        ("linear_attn.in_proj_b.weight", vec![4, 64]),
-        ("linear_attn.in_proj_a.weight", vec![4, 64]),
-        ("linear_attn.conv1d.weight", vec![192, 4, 1]),
-        ("linear_attn.A_log", vec![4]),
-        ("linear_attn.dt_bias", vec![4]),
-        ("linear_attn.norm.weight", vec![16]),
-        ("linear_attn.out_proj.weight", vec![64, 64]),
-    ];
-    let attention = [
-        ("self_attn.q_proj.weight", vec![256, 64]),
-        ("self_attn.k_proj.weight", vec![64, 64]),
-        ("self_attn.v_proj.weight", vec![64, 64]),
-        ("self_attn.o_proj.weight", vec![64, 128]),
-        ("self_attn.q_norm.weight", vec![32]),
-        ("self_attn.k_norm.weight", vec![32]),
-    ];
-    let both = [
-        ("input_layernorm.weight", vec![64]),
-        ("post_attention_layernorm.weight", vec![64]),
-        ("mlp.gate_proj.weight", vec![128, 64]),
-        ("mlp.up_proj.weight", vec![128, 64]),
-        ("mlp.down_proj.weight", vec![64, 128]),
-    ];
-    for i in 0..6 {
-        let mixer = if i % 3 == 2 { &attention[..] } else { &recurrent[..] };
-        for (name, shape) in mixer.iter().chain(&both) {
-            folder.add(&format!("{root}.layers.{i}.{name}"), shape, dtype);
-        }
-    }
-    folder
-}
-
 fn logits(folder: &Folder, rung: Option<Rung>) -> (Rung, Vec<HostTensor>) {
     let options = LoadOptions { rung, ..LoadOptions::default() };
     let model = Model::load(folder.write().path(), &options).expect("a model");
@@ -124,7 +84,7 @@ fn a_recurrent_state_survives_a_file_bit_by_bit() {
     on_mlx_thread(|| {
         let scratch = tempfile::tempdir().expect("a folder");
         let file = scratch.path().join("caches.safetensors");
-        let model = qwen3_5(Dtype::Bf16).load().expect("a model");
+        let model = Folder::qwen3_5(Dtype::Bf16).load().expect("a model");
         let mut decoder = Decoder::new(&model, 5);
         decoder.prefill(&IDS).expect("a prefill");
         decoder.save_caches(&file).expect("a file");
@@ -147,7 +107,7 @@ fn an_empty_recurrent_state_survives_a_file() {
     on_mlx_thread(|| {
         let scratch = tempfile::tempdir().expect("a folder");
         let file = scratch.path().join("caches.safetensors");
-        let model = qwen3_5(Dtype::F32).load().expect("a model");
+        let model = Folder::qwen3_5(Dtype::F32).load().expect("a model");
         Decoder::new(&model, 5).save_caches(&file).expect("a file");
         let mut loaded = Decoder::new(&model, 5);
         loaded.load_caches(&file).expect("caches");
@@ -169,7 +129,7 @@ fn a_recurrent_state_that_does_not_fit_is_refused(
     on_mlx_thread(move || {
         let scratch = tempfile::tempdir().expect("a folder");
         let file = scratch.path().join("caches.safetensors");
-        let model = qwen3_5(Dtype::F32).load().expect("a model");
+        let model = Folder::qwen3_5(Dtype::F32).load().expect("a model");
         let mut decoder = Decoder::new(&model, 5);
         decoder.prefill(&IDS).expect("a prefill");
         decoder.save_caches(&file).expect("a file");
@@ -194,7 +154,7 @@ fn a_recurrent_state_that_does_not_fit_is_refused(
 #[test]
 fn a_recurrent_state_refuses_a_trim_and_stays_as_it_was() {
     on_mlx_thread(|| {
-        let model = qwen3_5(Dtype::F32).load().expect("a model");
+        let model = Folder::qwen3_5(Dtype::F32).load().expect("a model");
         let [mut asked, mut untouched] = [Decoder::new(&model, 5), Decoder::new(&model, 5)];
         asked.prefill(&IDS).expect("a prefill");
         untouched.prefill(&IDS).expect("a prefill");
@@ -211,7 +171,7 @@ fn a_recurrent_state_refuses_a_trim_and_stays_as_it_was() {
 #[test]
 fn each_row_of_a_batch_has_a_memory_of_its_own() {
     on_mlx_thread(|| {
-        let model = qwen3_5(Dtype::F32).load().expect("a model");
+        let model = Folder::qwen3_5(Dtype::F32).load().expect("a model");
         let rows: [&[u32]; 2] = [&IDS[..6], &IDS[6..]];
         let mut batch = Decoder::new(&model, 4);
         let together = batch.prefill_batch(&rows).expect("a prefill");
@@ -233,7 +193,7 @@ fn each_row_of_a_batch_has_a_memory_of_its_own() {
 #[rstest]
 fn original_checkpoints_hold_norms_less_one(#[values(Dtype::F32, Dtype::Bf16)] dtype: Dtype) {
     on_mlx_thread(move || {
-        let ours = qwen3_5(dtype);
+        let ours = Folder::qwen3_5(dtype);
         let mut original = Folder { config: ours.config.clone(), tensors: BTreeMap::new() };
         let mut rounded = Folder { config: ours.config.clone(), tensors: BTreeMap::new() };
         for (name, tensor) in &ours.tensors {

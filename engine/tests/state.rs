@@ -1,5 +1,6 @@
 //! What is done to caches between calls: trimmed, saved, loaded, filled with several sequences.
 
+#[expect(dead_code, reason = "this file uses a part of it")]
 mod common;
 
 use std::collections::BTreeMap;

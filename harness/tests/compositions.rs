@@ -1,5 +1,4 @@
 //! Tier L2 with the real binary: an answer belongs to its composition, and is compared with no other's.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 

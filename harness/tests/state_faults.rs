@@ -11,7 +11,7 @@ use support::Project;
 const PLAIN: &str = "meta/matrix/own/llama-f32";
 const WINDOW: &str = "meta/matrix/own/gemma3_text-f32";
 const RECURRENT: &str = "meta/matrix/own/qwen3_5-f32";
-const PACKED: &str = "meta/matrix/kv8/qwen3-bf16";
+const PACKED: &str = "meta/matrix/kv8/qwen3-f32";
 
 fn rows(case: &str, fault: &str) -> Vec<Row> {
     Project::new().run(&["verify", "--format", "jsonl", case, "--fault", fault]).expect(100).rows()
@@ -38,6 +38,8 @@ fn caught(row: &Row) -> bool {
 #[case::padding_counted("unused-slot-counted", PLAIN, "chunk-7")]
 #[case::rows_of_a_batch("rows-swapped", PLAIN, "batch-3")]
 #[case::failed_call_counted("refused-call-counted", PLAIN, "refusal-at-20")]
+#[case::speculation_one_short("rollback-one-short", WINDOW, "rollback-5-at-33")]
+#[case::double_write("failed-step-kept", PLAIN, "failed-step-at-33")]
 fn each_fault_of_the_state_is_caught(#[case] fault: &str, #[case] case: &str, #[case] check: &str) {
     let rows = rows(case, fault);
     let row = rows.iter().find(|row| row.id == format!("{case}/{check}")).unwrap();

@@ -244,6 +244,34 @@ impl KvCache {
         }
     }
 
+    /// The newest positions that [`KvCache::rollback`] can take back: none of a recurrent state, which
+    /// only a copy from before them can.
+    pub fn revocable(&self) -> i32 {
+        match self {
+            Self::Plain(cache) => cache.offset(),
+            Self::Rotating(cache) => cache.revocable(),
+            Self::Quantized(cache) => cache.offset(),
+            Self::RotatingQuantized(cache) => cache.rows().revocable(),
+            Self::Recurrent(_) => 0,
+        }
+    }
+
+    /// Takes the newest `count` positions back, as speculative decoding does with those it guessed
+    /// wrong: right behind the write that brought them also where a window has wrapped.
+    ///
+    /// # Errors
+    /// [`EngineError::NotRevocable`] where that is more than [`KvCache::revocable`], and
+    /// [`EngineError::Op`] where MLX throws; nothing is taken back.
+    pub fn rollback(&mut self, count: i32) -> Result<(), EngineError> {
+        match self {
+            Self::Plain(cache) => cache.rollback(count),
+            Self::Rotating(cache) => cache.rollback(count),
+            Self::Quantized(cache) => cache.rows_mut().rollback(count),
+            Self::RotatingQuantized(cache) => cache.rows_mut().rollback(count),
+            Self::Recurrent(_) => refuse_beyond(0, count),
+        }
+    }
+
     /// Counts `count` positions as seen without writing their rows, where the buffers have room:
     /// for a deliberate fault.
     pub(crate) fn skip(&mut self, count: i32) {
@@ -294,6 +322,14 @@ impl KvCache {
             },
         }
     }
+}
+
+/// Refuses to take more positions back than can be.
+fn refuse_beyond(revocable: i32, count: i32) -> Result<(), EngineError> {
+    if (0..=revocable).contains(&count) {
+        return Ok(());
+    }
+    Err(EngineError::NotRevocable { found: count as usize, revocable: revocable as usize })
 }
 
 fn packed_arrays<'a>(keys: &'a Packed, values: &'a Packed) -> Vec<(&'static str, &'a Array)> {

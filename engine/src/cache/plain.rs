@@ -2,7 +2,7 @@
 
 use mlx_rs::Array;
 
-use super::{Buffers, Part, STEP, causal_mask};
+use super::{Buffers, Part, STEP, causal_mask, refuse_beyond};
 use crate::error::EngineError;
 use crate::nn::Position;
 use crate::ops::Mask;
@@ -72,6 +72,16 @@ impl<T: Part> PlainCache<T> {
         let count = count.min(self.offset);
         self.offset -= count;
         count
+    }
+
+    /// Takes the newest `count` positions back.
+    ///
+    /// # Errors
+    /// [`EngineError::NotRevocable`] where the cache has seen fewer.
+    pub fn rollback(&mut self, count: i32) -> Result<(), EngineError> {
+        refuse_beyond(self.offset, count)?;
+        self.offset -= count;
+        Ok(())
     }
 
     /// Counts positions as seen whose rows nobody wrote.

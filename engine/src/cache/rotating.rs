@@ -7,7 +7,7 @@ use mlx_rs::Array;
 use serde::{Deserialize, Serialize};
 
 use super::buffers::range;
-use super::{Buffers, MaskRule, Part, STEP};
+use super::{Buffers, MaskRule, Part, STEP, refuse_beyond};
 use crate::error::EngineError;
 use crate::ops::Mask;
 
@@ -106,6 +106,43 @@ impl<T: Part> RotatingCache<T> {
         count
     }
 
+    /// The newest positions that [`RotatingCache::rollback`] can take back: all while none has been
+    /// forgotten; else those of the last write, since beside its rows a write keeps as many old ones as
+    /// the position it began at may attend to.
+    pub fn revocable(&self) -> i32 {
+        let rows = self.rows();
+        if rows == self.offset { rows } else { (rows - (self.max_size - 1)).max(0) }
+    }
+
+    /// Takes the newest `count` positions back, past the wrap too: the buffers lose their rows, and
+    /// what is left stands in temporal order. The next position sees what it would have seen had they
+    /// never been written. The reference has no such trim: its own leaves the rows of a wrapped window
+    /// where later positions attend to them.
+    ///
+    /// # Errors
+    /// [`EngineError::NotRevocable`] where that is more than [`RotatingCache::revocable`], and
+    /// [`EngineError::Op`] where MLX throws; nothing is taken back.
+    pub fn rollback(&mut self, count: i32) -> Result<(), EngineError> {
+        refuse_beyond(self.revocable(), count)?;
+        let rows = self.rows() - count;
+        if let Some(buffers) = &self.buffers {
+            let left = buffers.map(|buffer| range(&self.in_order(buffer)?, 0, rows))?;
+            self.buffers = Some(left);
+        }
+        self.offset -= count;
+        self.index = rows;
+        Ok(())
+    }
+
+    /// Positions whose rows are there.
+    fn rows(&self) -> i32 {
+        match &self.buffers {
+            Some(buffers) if self.index < self.offset => buffers.capacity(),
+            Some(_) => self.index,
+            None => 0,
+        }
+    }
+
     /// Counts positions as seen whose rows nobody wrote.
     pub(super) fn skip(&mut self, count: i32) {
         self.offset += count;
@@ -156,9 +193,11 @@ impl<T: Part> RotatingCache<T> {
         Ok(seen)
     }
 
-    /// The buffers, longer by up to a step where they are full but shorter than the window.
+    /// The buffers, longer by up to a step where they are full but shorter than the window, as they
+    /// are behind a rollback past the wrap too.
     fn with_room(&mut self, rows: &Buffers<T>) -> Result<Buffers<T>, EngineError> {
-        let fresh = || rows.blank(STEP.min(self.max_size - self.offset));
+        let filled = self.buffers.as_ref().map_or(0, Buffers::capacity);
+        let fresh = || rows.blank(STEP.min(self.max_size - filled));
         let grown = match self.buffers.take() {
             None => fresh()?,
             Some(old) if self.offset >= old.capacity() && old.capacity() < self.max_size => {
@@ -166,7 +205,7 @@ impl<T: Part> RotatingCache<T> {
             }
             Some(old) => return Ok(old),
         };
-        self.index = self.offset;
+        self.index = filled;
         Ok(grown)
     }
 

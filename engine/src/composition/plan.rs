@@ -84,6 +84,17 @@ impl Plan {
         self.pack(caches, start)
     }
 
+    /// The tokens behind which a call packs what is due, where it is not done before the first.
+    pub(crate) fn packs_at(&self) -> Option<usize> {
+        let packs = self.composition.kv.iter().any(Option::is_some);
+        let at = match self.composition.convert {
+            Convert::Empty => None,
+            Convert::AfterForward => Some(1),
+            Convert::FromStep(start) => Some(start.max(1)),
+        };
+        at.filter(|_| packs)
+    }
+
     /// Packs the caches that have seen `start` tokens or more.
     fn pack(&self, caches: &mut [KvCache], start: usize) -> Result<(), EngineError> {
         for (cache, bits) in caches.iter_mut().zip(&self.composition.kv) {

@@ -68,7 +68,16 @@ impl Decoder<'_> {
         self.guarded(|decoder| decoder.expect(1))?;
         let before = self.offset();
         let stale = self.stale(1);
-        let logits = self.staged(&ids_of(rows))?;
+        let checkpoint = self.checkpoint.clone();
+        self.note_call(rows);
+        let logits = match self.staged(&ids_of(rows)) {
+            Ok(logits) => logits,
+            Err(error) => {
+                self.checkpoint = checkpoint;
+                return Err(error);
+            }
+        };
+        drop(checkpoint);
         self.warn_past_training(before);
         self.length.extend(rows);
         self.guarded(|decoder| ops::eval(decoder.caches.iter().flat_map(KvCache::state)))?;
@@ -91,7 +100,11 @@ impl Decoder<'_> {
         self.sink.segments.switch(true);
         let logits = self.model.network().forward(ids, &mut caches, &mut self.sink);
         self.sink.segments.switch(false);
-        let logits = logits?;
+        let logits = logits.inspect_err(|_| {
+            if fault::keeps_failed(self.model.fault()) {
+                self.caches.clone_from(&caches);
+            }
+        })?;
         self.plan.convert(&mut caches)?;
         if self.traces() > before {
             fault::point(|| "evaluation".to_owned())?;

@@ -8,7 +8,9 @@ mod state;
 
 pub(crate) use attention::{attention, mask, softmax};
 pub(crate) use points::{Armed, can_fail, point};
-pub(crate) use state::{called, loaded, planted, refused, stale, trim, trims_anything};
+pub(crate) use state::{
+    called, keeps_failed, loaded, planted, refused, stale, taken_back, trim, trims_anything,
+};
 
 use mlx_rs::{Array, Dtype};
 
@@ -76,6 +78,10 @@ pub enum Fault {
     RowsSwapped,
     /// A call that was refused counts as a position.
     RefusedCallCounted,
+    /// A rollback takes back one token less than it was asked to.
+    RollbackOneShort,
+    /// What a failed step wrote stays, so that the step that follows writes it twice.
+    FailedStepKept,
     /// `abort()` in the third decode step.
     Abort,
     /// The third decode step never ends.
@@ -117,6 +123,8 @@ const KNOWN: &[(&str, Fault)] = &[
     ("unused-slot-counted", Fault::UnusedSlotCounted),
     ("rows-swapped", Fault::RowsSwapped),
     ("refused-call-counted", Fault::RefusedCallCounted),
+    ("rollback-one-short", Fault::RollbackOneShort),
+    ("failed-step-kept", Fault::FailedStepKept),
     ("abort", Fault::Abort),
     ("hang", Fault::Hang),
     ("segv", Fault::Segv),

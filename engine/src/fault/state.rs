@@ -89,3 +89,13 @@ pub(crate) fn loaded(
     }
     Ok(caches)
 }
+
+/// The tokens that a rollback takes back under a fault, of those it was asked to.
+pub(crate) fn taken_back(fault: Option<Fault>, count: usize) -> usize {
+    if is(fault, Fault::RollbackOneShort) { count.saturating_sub(1) } else { count }
+}
+
+/// Whether what a failed step wrote stays under a fault.
+pub(crate) fn keeps_failed(fault: Option<Fault>) -> bool {
+    is(fault, Fault::FailedStepKept)
+}

@@ -61,6 +61,12 @@ pub(crate) trait Network {
         false
     }
 
+    /// The position behind which rotations go by where a call ends, so that a call of several tokens is
+    /// not those tokens one by one ([`Rope::stretches_from`](crate::nn::Rope::stretches_from)).
+    fn stretches_from(&self) -> Option<i32> {
+        None
+    }
+
     /// Whether attention reads packed keys and values.
     fn reads_packed(&self) -> bool {
         true

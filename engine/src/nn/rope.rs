@@ -92,6 +92,11 @@ impl Rope {
         if self.goes_by_length() { At::Known(position) } else { At::Array(array) }
     }
 
+    /// The longest sequence before periods go by where a call ends, under `dynamic`; none elsewhere.
+    pub fn stretches_from(&self) -> Option<i32> {
+        self.0.as_ref().and_then(ScaledRope::stretches_from)
+    }
+
     /// x `[batch, heads, n, d]`, whose first row stands at `at`; the same shape and dtype.
     ///
     /// # Errors

@@ -77,6 +77,66 @@ impl Folder {
         folder
     }
 
+    /// Recurrent layers, and attention in every third: the config of a synthetic model of the goldens.
+    pub fn qwen3_5(dtype: Dtype) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../goldens/synthetic/qwen3_5");
+        let text = std::fs::read_to_string(path.join("config.json")).expect("a synthetic model");
+        let config = serde_json::from_str(&text).expect("JSON");
+        let mut folder = Self { config, tensors: BTreeMap::new() };
+        let root = "language_model.model";
+        folder.add(&format!("{root}.embed_tokens.weight"), &[256, 64], dtype);
+        folder.add(&format!("{root}.norm.weight"), &[64], dtype);
+        let recurrent = [
+            ("linear_attn.in_proj_qkv.weight", vec![192, 64]),
+            ("linear_attn.in_proj_z.weight", vec![64, 64]),
+            ("linear_attn.in_proj_b.weight", vec![4, 64]),
+            ("linear_attn.in_proj_a.weight", vec![4, 64]),
+            ("linear_attn.conv1d.weight", vec![192, 4, 1]),
+            ("linear_attn.A_log", vec![4]),
+            ("linear_attn.dt_bias", vec![4]),
+            ("linear_attn.norm.weight", vec![16]),
+            ("linear_attn.out_proj.weight", vec![64, 64]),
+        ];
+        let attention = [
+            ("self_attn.q_proj.weight", vec![256, 64]),
+            ("self_attn.k_proj.weight", vec![64, 64]),
+            ("self_attn.v_proj.weight", vec![64, 64]),
+            ("self_attn.o_proj.weight", vec![64, 128]),
+            ("self_attn.q_norm.weight", vec![32]),
+            ("self_attn.k_norm.weight", vec![32]),
+        ];
+        let both = [
+            ("input_layernorm.weight", vec![64]),
+            ("post_attention_layernorm.weight", vec![64]),
+            ("mlp.gate_proj.weight", vec![128, 64]),
+            ("mlp.up_proj.weight", vec![128, 64]),
+            ("mlp.down_proj.weight", vec![64, 128]),
+        ];
+        for i in 0..6 {
+            let mixer = if i % 3 == 2 { &attention[..] } else { &recurrent[..] };
+            for (name, shape) in mixer.iter().chain(&both) {
+                folder.add(&format!("{root}.layers.{i}.{name}"), shape, dtype);
+            }
+        }
+        folder
+    }
+
+    /// A model of windows whose greedy ids differ: its stream is not the embedded token alone.
+    pub fn windows(dtype: Dtype) -> Self {
+        let mut folder = Self::gemma3_text(dtype);
+        folder.scale("model.embed_tokens.weight", |_| 0.02);
+        folder
+    }
+
+    /// Multiplies the values of a tensor by factors of their places.
+    pub fn scale(&mut self, name: &str, factor: impl Fn(usize) -> f64) {
+        let tensor = &self.tensors[name];
+        let values = tensor.to_f64().into_iter().enumerate();
+        let values: Vec<f64> = values.map(|(i, value)| value * factor(i)).collect();
+        let scaled = HostTensor::from_f64_as(tensor.dtype(), tensor.shape(), &values);
+        self.tensors.insert(name.to_owned(), scaled.expect("floats"));
+    }
+
     fn new(dtype: Dtype, model_type: &str, norms: &[&str]) -> Self {
         let config = json!({
             "model_type": model_type, "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,

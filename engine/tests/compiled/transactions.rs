@@ -133,3 +133,33 @@ fn failures_one_after_the_other_are_no_step_either() {
         }
     });
 }
+
+/// What a rollback can take back behind a failed step is what it could before it.
+#[rstest]
+#[case::plain("llama-tied", 5)]
+#[case::wrapped("gemma3_text", 40)]
+#[case::recurrent("qwen3_5", 5)]
+fn a_failed_step_cannot_be_taken_back(#[case] name: &'static str, #[case] prompt: usize) {
+    on_mlx_thread(move || {
+        let model = segmented(&folder(name, Dtype::F32));
+        let scene = Scene(&model, Composition::l1(), prompt);
+        for asked in [false, true] {
+            let back = |failing: bool| {
+                let mut decoder = behind(&scene, 0);
+                if asked {
+                    decoder.checkpoint();
+                }
+                decoder.step(NEXT).expect("a step");
+                if failing {
+                    decoder.fail_next_step(5).expect("a debug build");
+                    decoder.step(NEXT + 1).expect_err("a failure");
+                }
+                let two = decoder.rollback(2).map_err(|error| error.to_string());
+                let one = decoder.rollback(1).map_err(|error| error.to_string());
+                let next = decoder.step(NEXT + 2).expect("a step");
+                (two, one, next, state(&decoder))
+            };
+            assert!(back(true) == back(false), "{name}, checkpoint asked for: {asked}");
+        }
+    });
+}

@@ -39,7 +39,8 @@ struct WireMeta {
     fuzz: Option<Fuzz>,
 }
 
-/// One of `again`, `refused-composition`, `chunk`, `trim` with `at`, `refused-trim-at`, `save-at`, `poison-at`, `refusal-at`,
+/// One of `again`, `refused-composition`, `chunk`, `trim` or `rollback` with `at`, `speculate`,
+/// `refused-trim-at`, `save-at`, `poison-at`, `refusal-at`,
 /// `compiled-at`, `failed-step-at`, `batch`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -54,6 +55,8 @@ pub(super) struct WirePath {
     refused_trim_at: Option<usize>,
     save_at: Option<usize>,
     poison_at: Option<usize>,
+    rollback: Option<usize>,
+    speculate: Option<usize>,
     refusal_at: Option<usize>,
     compiled_at: Option<usize>,
     failed_step_at: Option<usize>,
@@ -187,6 +190,7 @@ impl WirePath {
 
     fn route(&self) -> Result<Route, String> {
         let trim = self.trim.zip(self.at);
+        let rollback = self.rollback.zip(self.at);
         let named = [
             self.again.then_some(Route::Again),
             self.refused_composition.then_some(Route::RefusedComposition),
@@ -196,19 +200,22 @@ impl WirePath {
             self.save_at.map(|at| Route::Save { at }),
             self.poison_at.map(|at| Route::Poison { at }),
             self.refusal_at.map(|at| Route::Refusal { at }),
+            rollback.map(|(tokens, at)| Route::Rollback { at, tokens }),
+            self.speculate.map(Route::Speculate),
             self.compiled_at.map(|at| Route::Compiled { at }),
             self.failed_step_at.map(|at| Route::FailedStep { at }),
             self.batch.map(Route::Batch),
         ];
         let mut named = named.into_iter().flatten();
         let (Some(route), None) = (named.next(), named.next()) else {
-            let wanted = "again, refused-composition, chunk, trim and at, refused-trim-at, save-at, poison-at, \
+            let wanted = "again, refused-composition, chunk, trim and at, rollback and at, speculate, refused-trim-at, save-at, poison-at, \
                           refusal-at, compiled-at, failed-step-at, batch";
             return Err(format!("a path names one of {wanted}"));
         };
-        if route.numbers().contains(&0) || self.trim.is_some() != self.at.is_some() {
+        if route.numbers().contains(&0) || self.trim.or(self.rollback).is_some() != self.at.is_some()
+        {
             let name = route.name();
-            return Err(format!("`{name}`: wanted numbers above 0, and `at` with `trim` alone"));
+            return Err(format!("`{name}`: wanted numbers above 0, and `at` with `trim` and `rollback` alone"));
         }
         Ok(route)
     }
@@ -294,7 +301,7 @@ mod tests {
     #[case::twice("\"a\", \"b\"", "\"a\", \"a\"", "stands twice")]
     #[case::no_change("value = 1, ", "", "changes nothing")]
     #[case::unknown_key("chunk", "chunks", "unknown field")]
-    #[case::at_alone("chunk = 2", "chunk = 2, at = 2", "with `trim` alone")]
+    #[case::at_alone("chunk = 2", "chunk = 2, at = 2", "with `trim` and `rollback` alone")]
     fn bad_files_are_refused(#[case] from: &str, #[case] to: &str, #[case] wanted: &str) {
         let text = GOOD.replacen(from, to, 1);
         assert_ne!(text, GOOD);

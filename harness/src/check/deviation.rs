@@ -112,7 +112,7 @@ fn trimmed(model: &Model, deviation: &Deviation) -> Result<Answers, Stop> {
 
 fn stepped(decoder: &mut Decoder<'_>, ids: &[u32]) -> Result<HostTensor, EngineError> {
     let rows: Vec<_> = ids.iter().map(|id| decoder.step(*id)).collect::<Result<_, _>>()?;
-    let bytes = rows.iter().flat_map(|row| row.bytes()).copied().collect();
+    let bytes = rows.iter().flat_map(HostTensor::bytes).copied().collect();
     let width = rows.first().map_or(0, |row| row.shape()[1]);
     let dtype = rows.first().map_or(Dtype::F32, HostTensor::dtype);
     Ok(HostTensor::new(dtype, [rows.len(), width], bytes)?)

@@ -65,6 +65,16 @@ pub enum Route {
         /// Tokens before.
         at: usize,
     },
+    /// `tokens` others behind `at` in one call, taken back; then the rest. Against the same without.
+    Rollback {
+        /// Tokens before.
+        at: usize,
+        /// Tokens of the call.
+        tokens: usize,
+    },
+    /// Greedy ids with so many guesses at a time, of the model itself and of the model behind another
+    /// context, against the greedy ids without.
+    Speculate(usize),
     /// A decoder of the case's composition must be refused.
     RefusedComposition,
     /// This many different prompts in one batch, each row against the same prompt alone.
@@ -84,6 +94,8 @@ impl Route {
             Self::Save { at } => format!("save-at-{at}"),
             Self::Compiled { at } => format!("compiled-at-{at}"),
             Self::FailedStep { at } => format!("failed-step-at-{at}"),
+            Self::Rollback { at, tokens } => format!("rollback-{tokens}-at-{at}"),
+            Self::Speculate(guesses) => format!("speculate-{guesses}"),
             Self::Poison { at } => format!("poison-at-{at}"),
             Self::Refusal { at } => format!("refusal-at-{at}"),
             Self::Batch(rows) => format!("batch-{rows}"),
@@ -93,8 +105,13 @@ impl Route {
     /// The least number of prompt tokens that it takes.
     pub fn tokens(self) -> usize {
         match self {
-            Self::Again | Self::RefusedComposition | Self::Chunk(_) | Self::Batch(_) => 2,
+            Self::Again
+            | Self::RefusedComposition
+            | Self::Chunk(_)
+            | Self::Batch(_)
+            | Self::Speculate(_) => 2,
             Self::Trim { at, .. }
+            | Self::Rollback { at, .. }
             | Self::RefusedTrim { at }
             | Self::Save { at }
             | Self::Poison { at }
@@ -108,8 +125,8 @@ impl Route {
     pub fn numbers(self) -> Vec<usize> {
         match self {
             Self::Again | Self::RefusedComposition => Vec::new(),
-            Self::Chunk(number) | Self::Batch(number) => vec![number],
-            Self::Trim { at, tokens } => vec![at, tokens],
+            Self::Chunk(number) | Self::Batch(number) | Self::Speculate(number) => vec![number],
+            Self::Trim { at, tokens } | Self::Rollback { at, tokens } => vec![at, tokens],
             Self::RefusedTrim { at }
             | Self::Save { at }
             | Self::Poison { at }

@@ -118,6 +118,10 @@ impl Network for Qwen3 {
         self.layers.iter().find_map(|layer| layer.rope.length_limit())
     }
 
+    fn stretches_from(&self) -> Option<i32> {
+        self.layers.iter().find_map(|layer| layer.rope.stretches_from())
+    }
+
     fn dims(&self) -> &Dims {
         &self.dims
     }

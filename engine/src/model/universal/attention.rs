@@ -90,6 +90,11 @@ impl Attention {
         self.rope.length_limit()
     }
 
+    /// [`Rope::stretches_from`] of this layer.
+    pub(super) fn stretches_from(&self) -> Option<i32> {
+        self.rope.stretches_from()
+    }
+
     /// Whether [`Attention::turned_heads`] is a pure function of arrays.
     pub(super) fn is_pure(&self) -> bool {
         !self.rope.goes_by_length()

@@ -159,6 +159,10 @@ impl Network for Universal {
         self.layers.iter().find_map(|layer| layer.attention.length_limit())
     }
 
+    fn stretches_from(&self) -> Option<i32> {
+        self.layers.iter().find_map(|layer| layer.attention.stretches_from())
+    }
+
     fn dims(&self) -> &Dims {
         &self.spec.dims
     }

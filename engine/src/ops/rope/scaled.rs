@@ -112,6 +112,15 @@ impl ScaledRope {
         matches!(self.turning, Turning::Dynamic { .. } | Turning::ByLength { .. })
     }
 
+    /// The longest sequence under the unchanged base of [`RopeScaling::Dynamic`]; none elsewhere. Behind
+    /// it, how far a row turns depends on where its call ends.
+    pub fn stretches_from(&self) -> Option<i32> {
+        match self.turning {
+            Turning::Dynamic { max_position_embeddings, .. } => Some(max_position_embeddings),
+            _ => None,
+        }
+    }
+
     /// x `[batch, .., n, d]`, whose first row stands at `offset` of a sequence of `length` tokens, which
     /// only [`RopeScaling::LongRope`] asks for; absent, the sequence ends where x does.
     ///

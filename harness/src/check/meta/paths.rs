@@ -58,6 +58,10 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
         }
         Route::RefusedTrim { at } => cut(player, ids, at, refused_trim)?,
         Route::Save { at } => cut(player, ids, at, |decoder| saved(decoder, player))?,
+        Route::Rollback { at, tokens } => {
+            cut(player, ids, at, |decoder| staged::rolled_back(decoder, model, ids, tokens))?
+        }
+        Route::Speculate(guesses) => staged::speculated(player, ids, guesses)?,
         Route::Compiled { at } => staged::compiled(player, ids, at)?,
         Route::FailedStep { at } => staged::failed(player, ids, at)?,
         Route::RefusedComposition => return refused_composition(player, ids.len()),
@@ -111,10 +115,7 @@ fn detour(
     ids: &[u32],
     tokens: usize,
 ) -> Result<(), MetaError> {
-    let vocab = model.vocab_size() as u32;
-    let other = |at: usize| (ids[at % ids.len()] + 1 + at as u32) % vocab;
-    let others: Vec<u32> = (0..tokens).map(other).collect();
-    decoder.prefill(&others)?;
+    decoder.prefill(&others(model, ids, tokens))?;
     let seen = decoder.offset();
     match decoder.trim(tokens)? {
         done if done == tokens => Ok(()),
@@ -125,6 +126,12 @@ fn detour(
             wanted: "as many as it was asked",
         }),
     }
+}
+
+/// Tokens unlike those of the prompt.
+pub(super) fn others(model: &Model, ids: &[u32], count: usize) -> Vec<u32> {
+    let vocab = model.vocab_size() as u32;
+    (0..count).map(|at| (ids[at % ids.len()] + 1 + at as u32) % vocab).collect()
 }
 
 fn refused_trim(decoder: &mut Decoder) -> Result<(), MetaError> {

@@ -1,16 +1,26 @@
-//! Steps in compiled segments, and steps that fail half way.
+//! Steps in compiled segments, steps that fail half way, and tokens that are taken back.
 
-use mlx_parity_engine::{DecodeMode, Decoder, EngineError};
-use mlx_parity_tensor::HostTensor;
+use std::ops::ControlFlow;
+
+use mlx_parity_engine::{
+    DecodeMode, Decoder, EngineError, GenerateOptions, Model, SpeculateOptions, speculate_with,
+};
+use mlx_parity_tensor::{Dtype, HostTensor};
 
 use super::{
     MetaError,
-    paths::{Pair, saved},
+    paths::{Pair, others, saved},
     player::Player,
 };
 
 /// More points than any step has.
 const POINTS: usize = 1000;
+
+/// Steps behind a failed one.
+const FOLLOWING: usize = 3;
+
+/// Tokens generated to be compared: past a window of 16 behind half of a prompt.
+const GENERATED: usize = 24;
 
 /// Compiled steps beside eager ones, with a save and a load in between.
 pub(super) fn compiled(player: &Player, ids: &[u32], at: usize) -> Result<Vec<Pair>, MetaError> {
@@ -42,6 +52,8 @@ pub(super) fn failed(player: &Player, ids: &[u32], at: usize) -> Result<Vec<Pair
         decoder.prefill(first)?;
         Ok::<_, MetaError>(decoder)
     };
+    // What a failed step leaves shows in the next ones.
+    let rest = &rest[..rest.len().min(FOLLOWING)];
     let base = steps(&mut fresh()?, rest)?;
     let mut pairs = Vec::new();
     for point in 0..POINTS {
@@ -67,6 +79,70 @@ pub(super) fn failed(player: &Player, ids: &[u32], at: usize) -> Result<Vec<Pair
     Err(MetaError::NotRefused { what: "a step of a thousand points" })
 }
 
+/// Other tokens in one call, taken back, twice.
+pub(super) fn rolled_back(
+    decoder: &mut Decoder,
+    model: &Model,
+    ids: &[u32],
+    tokens: usize,
+) -> Result<(), MetaError> {
+    let seen = decoder.offset();
+    for _ in 0..2 {
+        decoder.verify(&others(model, ids, tokens))?;
+        decoder.rollback(tokens)?;
+    }
+    if decoder.offset() == seen {
+        return Ok(());
+    }
+    let did = format!("left {}", decoder.offset());
+    Err(MetaError::Trim { asked: tokens, seen, did, wanted: "as many as before" })
+}
+
+/// Greedy ids with guesses, by a draft that is always right and by one that often is not.
+pub(super) fn speculated(
+    player: &Player,
+    ids: &[u32],
+    guesses: usize,
+) -> Result<Vec<Pair>, MetaError> {
+    let prompt = &ids[..ids.len().div_ceil(2)];
+    let base = greedy(player, prompt)?;
+    let contexts = [("the model itself guesses", 0), ("the model guesses in another context", 5)];
+    let pair = |(what, context): (&str, usize)| {
+        let mut model = player.start(prompt.len())?;
+        let mut draft = player.start(prompt.len())?;
+        if context > 0 {
+            draft.prefill(&others(player.model, ids, context))?;
+        }
+        let generate = GenerateOptions {
+            eos_token_ids: Vec::new(),
+            ..GenerateOptions::for_model(player.model, GENERATED)
+        };
+        let options = SpeculateOptions { generate, draft_tokens: guesses };
+        let go_on = |_| ControlFlow::Continue(());
+        let done = speculate_with(&mut model, &mut draft, prompt, &options, go_on)?;
+        let what = format!("{what}, {} of {} right:", done.accepted, done.drafted);
+        let got = whole(&done.ids)?;
+        Ok(Pair { what, ids: prompt.to_vec(), start: 0, base: base.clone(), got })
+    };
+    contexts.into_iter().map(pair).collect()
+}
+
+/// The likeliest id, again and again.
+fn greedy(player: &Player, prompt: &[u32]) -> Result<HostTensor, MetaError> {
+    let mut decoder = player.start(prompt.len())?;
+    let prefill = decoder.prefill(prompt)?;
+    let mut logits = prefill.rows(prompt.len() - 1..prompt.len());
+    let mut ids = Vec::new();
+    while ids.len() < GENERATED {
+        let values = logits.to_f64();
+        let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let likeliest = values.iter().position(|value| *value == largest).unwrap_or(0) as u32;
+        ids.push(likeliest);
+        logits = decoder.step(likeliest)?;
+    }
+    whole(&ids)
+}
+
 fn steps(decoder: &mut Decoder, ids: &[u32]) -> Result<HostTensor, MetaError> {
     let steps = ids.iter().map(|&id| decoder.step(id)).collect::<Result<Vec<_>, _>>()?;
     joined(&steps)
@@ -77,4 +153,9 @@ fn joined(steps: &[HostTensor]) -> Result<HostTensor, MetaError> {
     let bytes = steps.iter().flat_map(|step| step.bytes().iter().copied()).collect();
     let vocab = steps[0].shape()[1];
     Ok(HostTensor::new(steps[0].dtype(), [steps.len(), vocab], bytes)?)
+}
+
+fn whole(ids: &[u32]) -> Result<HostTensor, MetaError> {
+    let bytes = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    Ok(HostTensor::new(Dtype::U32, [ids.len()], bytes)?)
 }

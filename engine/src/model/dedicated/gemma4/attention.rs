@@ -78,6 +78,11 @@ impl Attention {
         self.rope.length_limit()
     }
 
+    /// [`Rope::stretches_from`] of this layer.
+    pub(super) fn stretches_from(&self) -> Option<i32> {
+        self.rope.stretches_from()
+    }
+
     /// What the queries of x `[batch, n, hidden]`, normed first, find in the layer's cache, which takes
     /// the new keys and values in, or in the rows an earlier layer kept: `[batch, heads, n, head_dim]`.
     pub(super) fn mix(

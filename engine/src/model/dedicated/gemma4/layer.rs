@@ -70,6 +70,11 @@ impl Layer {
         self.self_attn.length_limit()
     }
 
+    /// [`Network::stretches_from`](crate::model::Network::stretches_from) of this layer.
+    pub(super) fn stretches_from(&self) -> Option<i32> {
+        self.self_attn.stretches_from()
+    }
+
     /// x `[batch, n, hidden]` to the same.
     pub(super) fn forward(
         &self,

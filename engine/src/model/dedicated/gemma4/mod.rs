@@ -199,6 +199,10 @@ impl Network for Gemma4Text {
         self.layers.iter().find_map(Layer::length_limit)
     }
 
+    fn stretches_from(&self) -> Option<i32> {
+        self.layers.iter().find_map(Layer::stretches_from)
+    }
+
     fn dims(&self) -> &Dims {
         &self.config.dims
     }

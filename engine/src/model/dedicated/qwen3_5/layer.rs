@@ -60,6 +60,14 @@ impl Layer {
         })
     }
 
+    /// [`Network::stretches_from`](crate::model::Network::stretches_from) of this layer.
+    pub(super) fn stretches_from(&self) -> Option<i32> {
+        match &self.mixer {
+            Mixer::Recurrent(_) => None,
+            Mixer::Attention(attention) => attention.stretches_from(),
+        }
+    }
+
     /// x `[batch, n, hidden]` to the same; `mask` is that of the attention layers.
     pub(super) fn forward(
         &self,

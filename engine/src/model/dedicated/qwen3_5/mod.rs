@@ -144,6 +144,10 @@ impl Network for Qwen35 {
         (0..self.layers.len()).map(cache).collect()
     }
 
+    fn stretches_from(&self) -> Option<i32> {
+        self.layers.iter().find_map(Layer::stretches_from)
+    }
+
     fn dims(&self) -> &Dims {
         &self.config.dims
     }
