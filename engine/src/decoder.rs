@@ -462,6 +462,10 @@ impl<'m> Decoder<'m> {
         if wanted == 0 {
             return Err(EngineError::EmptyPrompt);
         }
+        let found = self.offset() + wanted;
+        if let Some(limit) = self.model.network().position_limit().filter(|limit| found > *limit) {
+            return Err(EngineError::PastContext { found, limit });
+        }
         let held = self.caches.first().and_then(KvCache::batch);
         if let Some(wanted) = held.filter(|held| *held != rows.len()) {
             return Err(EngineError::BatchSize { found: rows.len(), wanted });

@@ -145,7 +145,7 @@ fn check(matrix: &Matrix) -> Result<(), String> {
         }
     }
     for (name, reason) in reasons {
-        if !known(name) {
+        if !name.split('+').all(known) {
             return Err(format!("`{name}` is no model, trait or cache kind"));
         }
         if reason.trim().is_empty() {

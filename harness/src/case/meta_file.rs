@@ -212,10 +212,13 @@ impl WirePath {
                           refusal-at, compiled-at, failed-step-at, batch";
             return Err(format!("a path names one of {wanted}"));
         };
-        if route.numbers().contains(&0) || self.trim.or(self.rollback).is_some() != self.at.is_some()
+        if route.numbers().contains(&0)
+            || self.trim.or(self.rollback).is_some() != self.at.is_some()
         {
             let name = route.name();
-            return Err(format!("`{name}`: wanted numbers above 0, and `at` with `trim` and `rollback` alone"));
+            return Err(format!(
+                "`{name}`: wanted numbers above 0, and `at` with `trim` and `rollback` alone"
+            ));
         }
         Ok(route)
     }

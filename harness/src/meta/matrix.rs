@@ -63,7 +63,8 @@ pub struct Column {
     pub name: String,
     /// The checks of a cell.
     pub paths: Vec<Path>,
-    /// Traits, cache kinds or models without a check here, each with the reason.
+    /// Traits, cache kinds or models, or several at once (`kv8+window`), without a check here, each with
+    /// the reason.
     pub not_for: BTreeMap<String, String>,
     /// The only traits or models with a check here, and why others have none; absent, all have.
     pub only_for: Option<(BTreeSet<String>, String)>,
@@ -160,7 +161,8 @@ impl Matrix {
         {
             return Some(reason);
         }
-        let unchecked = |name: &String| name == &cache.name || self.fits(model, name);
+        let fits = |name: &str| name == cache.name || self.fits(model, name);
+        let unchecked = |names: &String| names.split('+').all(fits);
         column.not_for.iter().find(|(name, _)| unchecked(name)).map(|(_, reason)| reason.as_str())
     }
 

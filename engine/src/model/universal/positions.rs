@@ -24,6 +24,11 @@ impl Positions {
         Ok(Some(Self { table, rows }))
     }
 
+    /// Positions there are.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// The rows `[count, hidden]` of the positions from `offset` on.
     ///
     /// # Errors

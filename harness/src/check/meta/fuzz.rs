@@ -137,7 +137,9 @@ impl Run<'_> {
             let wanted = self.player.start(ids.len())?.prefill(ids)?;
             let wanted = wanted.rows(start..ids.len());
             let turns = matches!(self.fuzz.forgets, Forgets::Window(_));
-            if turns && !nearness(found, &wanted)?.held {
+            // A rounding may move a packed value by a whole step.
+            let near = turns && !self.player.packs();
+            if near && !nearness(found, &wanted)?.held {
                 let report = bit_exact(&found.view(), &wanted.view());
                 return Ok(Some((format!("row {row}, against all tokens at once,"), report)));
             }

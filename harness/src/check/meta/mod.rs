@@ -13,7 +13,7 @@ use mlx_parity_engine::{EngineError, Fault, LoadOptions, Model, Tokenizer};
 use mlx_parity_oracles::OracleError;
 use mlx_parity_tensor::{HostTensor, TensorError};
 
-use self::truth::Truth;
+use self::{player::Known, truth::Truth};
 use crate::{
     case::{Kind, Prompt},
     check,
@@ -103,6 +103,7 @@ struct Bench<'a> {
     /// Whether this backend is one where the case claims equal bits.
     bits: bool,
     kv: Option<KvPacking>,
+    known: Known,
     truth: Truth<'a>,
     /// What the model says under its own config, once it was asked.
     unchanged: OnceCell<HostTensor>,
@@ -144,7 +145,17 @@ fn bench<'a>(job: &'a Job, case: &MetaCase) -> Result<Bench<'a>, MetaError> {
     let backend = mlx_parity_engine::runtime_info()?.backend;
     let bits = case.bits_on.contains(&backend);
     let (truth, unchanged) = (Truth::new(dir), OnceCell::new());
-    Ok(Bench { dir, model, ids, options, bits, kv: case.kv, truth, unchanged })
+    Ok(Bench {
+        dir,
+        model,
+        ids,
+        options,
+        bits,
+        kv: case.kv,
+        known: Known::default(),
+        truth,
+        unchanged,
+    })
 }
 
 /// The rows of a case that could not begin.

@@ -79,7 +79,7 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
 }
 
 fn chunked(player: &Player, ids: &[u32], size: usize) -> Result<Vec<Pair>, MetaError> {
-    let base = player.start(ids.len())?.prefill(ids)?;
+    let base = player.known("whole".to_owned(), || Ok(player.start(ids.len())?.prefill(ids)?))?;
     let got = player.start(size)?.prefill(ids)?;
     Ok(vec![Pair { what: String::new(), ids: ids.to_vec(), start: 0, base, got }])
 }
@@ -101,7 +101,7 @@ fn cut<'m>(
     };
     let pair = |(how, what): (Rest, &str)| {
         let step = how.step(ids);
-        let base = run(step, &|_| Ok(()))?;
+        let base = player.known(format!("{at} {what}"), || run(step, &|_| Ok(())))?;
         let got = run(step, &between)?;
         Ok(Pair { what: what.to_owned(), ids: ids.to_vec(), start: at, base, got })
     };

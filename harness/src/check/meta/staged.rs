@@ -105,7 +105,7 @@ pub(super) fn speculated(
     guesses: usize,
 ) -> Result<Vec<Pair>, MetaError> {
     let prompt = &ids[..ids.len().div_ceil(2)];
-    let base = greedy(player, prompt)?;
+    let base = player.known("greedy".to_owned(), || greedy(player, prompt))?;
     let contexts = [("the model itself guesses", 0), ("the model guesses in another context", 5)];
     let pair = |(what, context): (&str, usize)| {
         let mut model = player.start(prompt.len())?;
