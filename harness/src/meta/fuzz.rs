@@ -39,6 +39,8 @@ pub enum Operation {
     Decode,
     /// So many of the newest tokens are forgotten, or the trim is refused and changes nothing.
     Trim(usize),
+    /// So many others in one call, taken back; of a single row only.
+    Rollback(usize),
     /// The caches are written to a file.
     Save,
     /// Caches of the last file, where there is one, in a fresh decoder.
@@ -81,7 +83,8 @@ impl Fuzz {
             match draw(2 * at + 2, 16) {
                 0..4 => Operation::Prefill(amount(9)),
                 4..9 => Operation::Decode,
-                9..12 => Operation::Trim(amount(6)),
+                9..11 => Operation::Trim(amount(6)),
+                11 => Operation::Rollback(amount(6)),
                 12 => Operation::Save,
                 13 => Operation::Load,
                 14 => Operation::Refused,
@@ -134,6 +137,7 @@ impl std::fmt::Display for Operation {
             Self::Prefill(count) => write!(f, "prefill {count}"),
             Self::Decode => f.write_str("decode"),
             Self::Trim(count) => write!(f, "trim {count}"),
+            Self::Rollback(count) => write!(f, "rollback {count}"),
             Self::Save => f.write_str("save"),
             Self::Load => f.write_str("load"),
             Self::Refused => f.write_str("refused call"),
@@ -169,7 +173,7 @@ mod tests {
             }
             longest = longest.max(length);
         }
-        assert_eq!(kinds.len(), 7);
+        assert_eq!(kinds.len(), 8);
         assert!(longest > 40, "{longest}");
     }
 }
