@@ -1,6 +1,7 @@
 //! Teacher-forced decoding with mlx-lm's split of the prompt.
 
 mod rollback;
+mod snapshot;
 mod staged;
 
 use std::path::Path;
@@ -9,6 +10,7 @@ use mlx_parity_tensor::HostTensor;
 use mlx_rs::Array;
 
 use self::rollback::Checkpoint;
+pub(crate) use self::snapshot::Snapshot;
 use crate::array::to_host;
 use crate::cache::{self, KvCache, RotatingCache};
 use crate::composition::{Composition, Plan};

@@ -203,6 +203,28 @@ pub enum EngineError {
         /// Whether it is a recurrent layer, rather than a window that has wrapped.
         recurrent: bool,
     },
+    /// A model or decoder whose sequences cannot stand beside others.
+    #[error("`{model}` cannot decode several requests side by side: {why}")]
+    NotBatchable {
+        /// The model's type.
+        model: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// A request that is not in the batch.
+    #[error("request {row} is not in the batch: it has left, or never joined")]
+    NoSuchRow {
+        /// Its number.
+        row: u64,
+    },
+    /// Ids that are not those of the tokens in a decoder.
+    #[error("{found} ids were given for a decoder that has seen {wanted} tokens")]
+    PrefixLength {
+        /// Ids given.
+        found: usize,
+        /// Tokens seen.
+        wanted: usize,
+    },
     /// A compiled mode asked of a network that has no segments to compile.
     #[error(
         "the {rung} network of `{model_type}` has no segments to compile; decode eagerly, or load \

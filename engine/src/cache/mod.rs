@@ -1,9 +1,12 @@
 //! Caches, layer by layer, as `mlx_lm/models/cache.py` keeps them: keys and values of positions, or the
 //! state of a recurrent layer.
 
+mod batch;
 mod buffers;
 mod mask;
 mod named;
+mod padded;
+mod padded_rotating;
 mod plain;
 mod poison;
 mod quantized;
@@ -17,6 +20,8 @@ mod spoil;
 pub(crate) use buffers::Buffers;
 pub use buffers::Part;
 pub use mask::{DeadRows, MaskRule, added, causal_mask};
+pub use padded::PaddedCache;
+pub use padded_rotating::PaddedRotatingCache;
 pub use plain::PlainCache;
 pub use quantized::QuantizedCache;
 pub use recurrent::{RecurrentCache, RecurrentForm, RecurrentState};
@@ -49,14 +54,21 @@ pub enum KvCache {
     Quantized(QuantizedCache),
     /// Keeps a window of positions, packed.
     RotatingQuantized(RotatingQuantizedCache),
+    /// Keeps every position of sequences of several lengths.
+    Padded(PaddedCache),
+    /// Keeps a window of positions of sequences of several lengths.
+    PaddedRotating(PaddedRotatingCache),
     /// Keeps what all positions add up to.
     Recurrent(RecurrentCache),
 }
 
 impl KvCache {
-    /// Tokens seen so far: the position of the next one.
+    /// Tokens seen so far: the position of the next one; rows seen so far where sequences of several
+    /// lengths stand side by side.
     pub fn offset(&self) -> i32 {
         match self {
+            Self::Padded(cache) => cache.seen(),
+            Self::PaddedRotating(cache) => cache.seen(),
             Self::Plain(cache) => cache.offset(),
             Self::Rotating(cache) => cache.offset(),
             Self::Quantized(cache) => cache.offset(),
@@ -70,14 +82,25 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.position(),
             Self::Quantized(cache) => cache.position(),
-            Self::Rotating(_) | Self::RotatingQuantized(_) | Self::Recurrent(_) => {
-                self.offset().into()
-            }
+            _ => self.offset().into(),
         }
     }
 
-    /// The number of [`KvCache::position`] as an array, i32, for segments that are traced.
+    /// Where the next token of each sequence stands, where they differ.
+    pub fn offsets(&self) -> Option<Vec<i32>> {
+        match self {
+            Self::Padded(cache) => Some(cache.offsets()),
+            Self::PaddedRotating(cache) => Some(cache.offsets().to_vec()),
+            _ => None,
+        }
+    }
+
+    /// The number of [`KvCache::position`] as an array, i32, for segments that are traced; `[sequences]`
+    /// where they differ.
     pub fn position_array(&self) -> Array {
+        if let Some(offsets) = self.offsets() {
+            return Array::from_slice(&offsets, &[offsets.len() as i32]);
+        }
         Array::from_int(self.position().offset)
     }
 
@@ -96,7 +119,8 @@ impl KvCache {
                 cache.expect(length);
                 return Ok(());
             }
-            Self::Rotating(_) | Self::RotatingQuantized(_) => "a window",
+            Self::Rotating(_) | Self::RotatingQuantized(_) | Self::PaddedRotating(_) => "a window",
+            Self::Padded(_) => "sequences of several lengths",
             Self::Recurrent(_) => "a recurrent state",
         };
         let wanted = "every position, as rotations that change with the length need".to_owned();
@@ -150,6 +174,8 @@ impl KvCache {
         let (keys, values) = match self {
             Self::Plain(cache) => cache.update(keys, values)?,
             Self::Rotating(cache) => cache.update(keys, values)?,
+            Self::Padded(cache) => cache.update(keys, values)?,
+            Self::PaddedRotating(cache) => cache.update(keys, values)?,
             Self::Quantized(cache) => return cache.update(keys, values),
             Self::RotatingQuantized(cache) => return cache.update(keys, values),
             Self::Recurrent(_) => {
@@ -165,6 +191,16 @@ impl KvCache {
     /// Whether it keeps keys and values, plain or packed.
     pub fn keeps_rows(&self) -> bool {
         !matches!(self, Self::Recurrent(_))
+    }
+
+    /// The size of its window and how much of it is kept for ever; none where it has no window.
+    pub(crate) fn window(&self) -> Option<[i32; 2]> {
+        let counters = match self {
+            Self::Rotating(cache) => cache.counters(),
+            Self::RotatingQuantized(cache) => cache.rows().counters(),
+            _ => return None,
+        };
+        Some([counters.max_size, counters.keep])
     }
 
     /// Packs a plain cache's rows, and has it pack what comes; any other stays as it is
@@ -211,6 +247,8 @@ impl KvCache {
             Self::Rotating(cache) => cache.mask(count, window),
             Self::Quantized(cache) => cache.mask(count, window),
             Self::RotatingQuantized(cache) => cache.mask(count, window),
+            Self::Padded(cache) => cache.mask(count, window),
+            Self::PaddedRotating(cache) => cache.mask(count, window),
             Self::Recurrent(_) => Ok(Mask::Full),
         }
     }
@@ -220,7 +258,8 @@ impl KvCache {
         match self {
             Self::Rotating(cache) => cache.newest(),
             Self::RotatingQuantized(cache) => cache.rows().newest(),
-            Self::Plain(_) | Self::Quantized(_) | Self::Recurrent(_) => self.offset() - 1,
+            Self::PaddedRotating(cache) => cache.newest(),
+            _ => self.offset() - 1,
         }
     }
 
@@ -260,6 +299,8 @@ impl KvCache {
             Self::Plain(_) | Self::Quantized(_) => true,
             Self::Rotating(cache) => cache.is_trimmable(),
             Self::RotatingQuantized(cache) => cache.is_trimmable(),
+            Self::Padded(_) => true,
+            Self::PaddedRotating(cache) => cache.is_trimmable(),
             Self::Recurrent(_) => false,
         }
     }
@@ -272,18 +313,22 @@ impl KvCache {
             Self::Rotating(cache) => cache.trim(count),
             Self::Quantized(cache) => cache.trim(count),
             Self::RotatingQuantized(cache) => cache.trim(count),
+            Self::Padded(cache) => cache.trim(count),
+            Self::PaddedRotating(cache) => cache.trim(count),
             Self::Recurrent(_) => 0,
         }
     }
 
     /// The newest positions that [`KvCache::rollback`] can take back: none of a recurrent state, which
-    /// only a copy from before them can.
+    /// only a copy from before them can, and of sequences side by side those that a trim can.
     pub fn revocable(&self) -> i32 {
         match self {
             Self::Plain(cache) => cache.offset(),
             Self::Rotating(cache) => cache.revocable(),
             Self::Quantized(cache) => cache.offset(),
             Self::RotatingQuantized(cache) => cache.rows().revocable(),
+            Self::Padded(_) | Self::PaddedRotating(_) if self.is_trimmable() => self.offset(),
+            Self::Padded(_) | Self::PaddedRotating(_) => 0,
             Self::Recurrent(_) => 0,
         }
     }
@@ -300,6 +345,11 @@ impl KvCache {
             Self::Rotating(cache) => cache.rollback(count),
             Self::Quantized(cache) => cache.rows_mut().rollback(count),
             Self::RotatingQuantized(cache) => cache.rows_mut().rollback(count),
+            Self::Padded(_) | Self::PaddedRotating(_) => {
+                refuse_beyond(self.revocable(), count)?;
+                self.trim(count);
+                Ok(())
+            }
             Self::Recurrent(_) => refuse_beyond(0, count),
         }
     }
@@ -315,7 +365,7 @@ impl KvCache {
             Self::Rotating(cache) => cache.skip(count),
             Self::Quantized(cache) => cache.rows_mut().skip(count),
             Self::RotatingQuantized(cache) => cache.rows_mut().skip(count),
-            Self::Recurrent(_) => {}
+            Self::Padded(_) | Self::PaddedRotating(_) | Self::Recurrent(_) => {}
         }
     }
 
@@ -324,6 +374,8 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.buffers(),
             Self::Rotating(cache) => cache.buffers(),
+            Self::Padded(cache) => cache.buffers(),
+            Self::PaddedRotating(cache) => cache.buffers(),
             _ => None,
         }
     }
@@ -344,10 +396,12 @@ impl KvCache {
                 Some(RecurrentState { conv, memory }) => vec![("conv", conv), ("memory", memory)],
                 None => Vec::new(),
             },
-            Self::Plain(_) | Self::Rotating(_) => match self.buffers() {
-                Some(Buffers { keys, values }) => vec![("keys", keys), ("values", values)],
-                None => Vec::new(),
-            },
+            Self::Plain(_) | Self::Rotating(_) | Self::Padded(_) | Self::PaddedRotating(_) => {
+                match self.buffers() {
+                    Some(Buffers { keys, values }) => vec![("keys", keys), ("values", values)],
+                    None => Vec::new(),
+                }
+            }
             Self::Quantized(_) | Self::RotatingQuantized(_) => match self.packed() {
                 Some(Buffers { keys, values }) => packed_arrays(keys, values),
                 None => Vec::new(),

@@ -122,8 +122,8 @@ fn grown<T: Part>(
     filled_rows: i32,
     rows: &Buffers<T>,
 ) -> Result<Buffers<T>, EngineError> {
-    let fresh = rows.blank((STEP + rows.capacity() - 1) / STEP * STEP)?;
-    let Some(old) = old else { return Ok(fresh) };
+    let room = (STEP + rows.capacity() - 1) / STEP * STEP;
+    let Some(old) = old else { return rows.blank(room) };
     let old = if filled_rows % STEP == 0 { old } else { old.filled(filled_rows)? };
-    old.join(&fresh)
+    old.join(&old.more(room)?)
 }

@@ -209,6 +209,15 @@ impl Case {
         matches!(self.kind, Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_))
     }
 
+    /// Whether its golden says that the model itself is right, in no composition but its own.
+    pub fn is_of_the_model(&self) -> bool {
+        match &self.kind {
+            Kind::Replay(replay) => replay.composition.is_none(),
+            Kind::Denoise(_) => true,
+            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => false,
+        }
+    }
+
     /// Why the oracle cannot answer, where it cannot: the case is never run and never held.
     pub fn not_frozen(&self) -> Option<&str> {
         match &self.kind {
