@@ -16,6 +16,24 @@ pub struct Fuzz {
     pub operations: usize,
     /// What a trim can take back.
     pub forgets: Forgets,
+    /// Whether requests join and leave a batch instead.
+    #[serde(default)]
+    pub batch: bool,
+}
+
+/// One operation on a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchOperation {
+    /// A request with a prompt of so many tokens.
+    Join(usize),
+    /// Two requests at once.
+    JoinTwo(usize, usize),
+    /// One token of each request, and of each that has left.
+    Step,
+    /// A request leaves and goes on alone.
+    Leave(usize),
+    /// One that is alone comes back.
+    Return(usize),
 }
 
 /// When newest tokens cannot be forgotten any more.
@@ -72,6 +90,30 @@ impl Fuzz {
     /// The seeds.
     pub fn seeds(&self) -> impl Iterator<Item = u64> {
         self.first..self.first + self.sequences
+    }
+
+    /// The operations on a batch of a seed.
+    pub fn batch_operations(&self, seed: u64) -> Vec<BatchOperation> {
+        let stream = Stream::named(&format!("batch {seed}"));
+        let draw = |at: u64, below: u64| (stream.draw(at) % below) as usize;
+        let operation = |at: u64| {
+            let prompt = |nth| 1 + draw(4 * at + nth, 20);
+            match draw(4 * at, 16) {
+                0..2 => BatchOperation::Join(prompt(1)),
+                2 => BatchOperation::JoinTwo(prompt(1), prompt(2)),
+                3 => BatchOperation::Leave(draw(4 * at + 1, 8)),
+                4 => BatchOperation::Return(draw(4 * at + 1, 8)),
+                _ => BatchOperation::Step,
+            }
+        };
+        let first = BatchOperation::Join(1 + draw(u64::MAX, 20));
+        std::iter::once(first).chain((0..self.operations as u64).map(operation)).collect()
+    }
+
+    /// The tokens of a request of a batch.
+    pub fn tokens(&self, seed: u64, request: usize, vocabulary: usize) -> Vec<u32> {
+        let stream = Stream::named(&format!("batch {seed}, request {request}"));
+        (0..LONGEST as u64).map(|at| (stream.draw(at) % vocabulary as u64) as u32).collect()
     }
 
     /// The sequence of a seed.
@@ -131,6 +173,18 @@ impl Forgets {
     }
 }
 
+impl std::fmt::Display for BatchOperation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Join(prompt) => write!(f, "join {prompt}"),
+            Self::JoinTwo(one, other) => write!(f, "join {one} and {other}"),
+            Self::Step => f.write_str("step"),
+            Self::Leave(which) => write!(f, "leave {which}"),
+            Self::Return(which) => write!(f, "return {which}"),
+        }
+    }
+}
+
 impl std::fmt::Display for Operation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -152,7 +206,8 @@ mod tests {
 
     use super::*;
 
-    const FUZZ: Fuzz = Fuzz { first: 1, sequences: 200, operations: 12, forgets: Forgets::Nothing };
+    const FUZZ: Fuzz =
+        Fuzz { first: 1, sequences: 200, operations: 12, forgets: Forgets::Nothing, batch: false };
 
     #[test]
     fn a_seed_is_a_sequence_and_no_other() {
