@@ -107,7 +107,7 @@ impl<'m> Batch<'m> {
             return prompts.iter().map(|prompt| self.join(prompt)).collect();
         }
         self.sound()?;
-        let checker = Decoder::new(self.model, self.prefill_step_size);
+        let mut checker = Decoder::new(self.model, self.prefill_step_size);
         for prompt in prompts {
             checker.check_prompt(&[prompt])?;
         }
@@ -141,7 +141,7 @@ impl<'m> Batch<'m> {
     /// [`EngineError::CacheForm`] for packed caches, for a window that keeps rows for ever and for a
     /// decoder of several sequences; [`EngineError::NotBatchable`] for one of another model;
     /// [`EngineError::TokenOutOfRange`]; [`EngineError::DecoderFailed`]. The batch is then as it was.
-    pub fn resume(&mut self, decoder: Decoder<'m>, next: u32) -> Result<RowId, EngineError> {
+    pub fn resume(&mut self, mut decoder: Decoder<'m>, next: u32) -> Result<RowId, EngineError> {
         self.sound()?;
         decoder.check_prompt(&[&[next]])?;
         if !std::ptr::eq(decoder.model(), self.model) {

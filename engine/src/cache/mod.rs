@@ -152,7 +152,9 @@ impl KvCache {
         }
         let held = match self {
             Self::Recurrent(_) => return Ok(()),
-            Self::Plain(_) | Self::Rotating(_) => self.buffers().map(|all| all.keys.batch()),
+            Self::Plain(_) | Self::Rotating(_) | Self::Padded(_) | Self::PaddedRotating(_) => {
+                self.buffers().map(|all| all.keys.batch())
+            }
             Self::Quantized(_) | Self::RotatingQuantized(_) => {
                 self.packed().map(|all| all.keys.batch())
             }

@@ -14,7 +14,7 @@ impl KvCache {
     /// NaN. A recurrent layer has none.
     ///
     /// # Errors
-    /// [`EngineError::Op`] where MLX throws.
+    /// [`EngineError::CacheForm`] for padded sequences, [`EngineError::Op`] where MLX throws.
     pub fn poison_unused(&mut self) -> Result<(), EngineError> {
         match self {
             Self::Plain(cache) => behind(cache),
@@ -22,6 +22,10 @@ impl KvCache {
             Self::Rotating(cache) => out_of_sight(cache),
             Self::RotatingQuantized(cache) => out_of_sight(cache.rows_mut()),
             Self::Recurrent(_) => Ok(()),
+            Self::Padded(_) | Self::PaddedRotating(_) => Err(EngineError::CacheForm {
+                found: "padded sequences".to_owned(),
+                wanted: "sequences of one length".to_owned(),
+            }),
         }
     }
 }

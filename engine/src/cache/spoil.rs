@@ -54,6 +54,7 @@ impl KvCache {
                 *cache = RecurrentCache::restored(cache.form(), state, cache.offset());
                 Ok(())
             }
+            Self::Padded(_) | Self::PaddedRotating(_) => Ok(()),
         }
     }
 
@@ -70,7 +71,7 @@ impl KvCache {
         let buffers = match self {
             Self::Quantized(cache) => cache.rows_mut().buffers_mut(),
             Self::RotatingQuantized(cache) => cache.rows_mut().buffers_mut(),
-            Self::Plain(_) | Self::Rotating(_) | Self::Recurrent(_) => None,
+            _ => None,
         };
         let Some(Buffers { keys: Packed { scales, .. }, .. }) = buffers else { return Ok(()) };
         let axis = if scales.dim(3) > 1 { 3 } else { 2 };
