@@ -11,6 +11,7 @@ use crate::cache::KvCache;
 use crate::composition::Lora;
 use crate::decoder::Decoder;
 use crate::error::EngineError;
+use crate::fault;
 use crate::generate::greedy;
 use crate::model::{Model, Rung};
 use crate::ops;
@@ -166,6 +167,7 @@ impl<'m> Batch<'m> {
             }
             self.caches = all;
         }
+        fault::joined(self.model.fault(), &mut self.caches);
         let first = self.rows.len();
         for next in next {
             self.rows.push(Row { id: RowId(self.joined), next, logits: None });
