@@ -11,6 +11,7 @@ use crate::cache::KvCache;
 use crate::composition::Lora;
 use crate::decoder::Decoder;
 use crate::error::EngineError;
+use crate::fault;
 use crate::generate::greedy;
 use crate::model::{Model, Rung};
 use crate::ops;
@@ -106,7 +107,7 @@ impl<'m> Batch<'m> {
             return prompts.iter().map(|prompt| self.join(prompt)).collect();
         }
         self.sound()?;
-        let checker = Decoder::new(self.model, self.prefill_step_size);
+        let mut checker = Decoder::new(self.model, self.prefill_step_size);
         for prompt in prompts {
             checker.check_prompt(&[prompt])?;
         }
@@ -140,7 +141,7 @@ impl<'m> Batch<'m> {
     /// [`EngineError::CacheForm`] for packed caches, for a window that keeps rows for ever and for a
     /// decoder of several sequences; [`EngineError::NotBatchable`] for one of another model;
     /// [`EngineError::TokenOutOfRange`]; [`EngineError::DecoderFailed`]. The batch is then as it was.
-    pub fn resume(&mut self, decoder: Decoder<'m>, next: u32) -> Result<RowId, EngineError> {
+    pub fn resume(&mut self, mut decoder: Decoder<'m>, next: u32) -> Result<RowId, EngineError> {
         self.sound()?;
         decoder.check_prompt(&[&[next]])?;
         if !std::ptr::eq(decoder.model(), self.model) {
@@ -166,6 +167,7 @@ impl<'m> Batch<'m> {
             }
             self.caches = all;
         }
+        fault::joined(self.model.fault(), &mut self.caches);
         let first = self.rows.len();
         for next in next {
             self.rows.push(Row { id: RowId(self.joined), next, logits: None });

@@ -148,6 +148,14 @@ pub enum EngineError {
     /// A prompt without a token.
     #[error("the prompt is empty; at least one token id is needed")]
     EmptyPrompt,
+    /// More tokens than the model has positions for.
+    #[error("the sequence would have {found} tokens, the model has {limit} positions")]
+    PastContext {
+        /// Tokens there would be.
+        found: usize,
+        /// Positions there are.
+        limit: usize,
+    },
     /// A token id outside the embedding table.
     #[error("token id {id} at position {position} is outside the vocabulary of {vocab_size}")]
     TokenOutOfRange {

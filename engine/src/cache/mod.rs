@@ -8,12 +8,14 @@ mod named;
 mod padded;
 mod padded_rotating;
 mod plain;
+mod poison;
 mod quantized;
 mod recurrent;
 mod rotating;
 mod rotating_quantized;
 mod rows;
 mod saved;
+mod spoil;
 
 pub(crate) use buffers::Buffers;
 pub use buffers::Part;
@@ -128,12 +130,46 @@ impl KvCache {
     /// Takes the keys and values of new positions in and returns all that may be attended to.
     ///
     /// # Errors
-    /// [`EngineError::Op`] where MLX throws, [`EngineError::CacheForm`] for a recurrent layer's cache.
+    /// [`EngineError::Op`] where MLX throws, and [`EngineError::CacheForm`] on every update after that;
+    /// [`EngineError::CacheForm`] for a recurrent layer's cache and for rows that are not of four axes,
+    /// [`EngineError::BatchSize`] for another number of sequences than there are.
     pub fn update(&mut self, keys: &Array, values: &Array) -> Result<Rows, EngineError> {
+        self.takes(keys, values)?;
         fault::point(|| "before a cache update".to_owned())?;
         let rows = self.write(keys, values)?;
         fault::point(|| "behind a cache update".to_owned())?;
         Ok(rows)
+    }
+
+    /// Whether new rows fit those there are. MLX itself would repeat a single sequence for all.
+    fn takes(&self, keys: &Array, values: &Array) -> Result<(), EngineError> {
+        let form = |found: String, wanted: String| Err(EngineError::CacheForm { found, wanted });
+        for rows in [keys, values] {
+            if rows.ndim() != 4 || rows.dim(2) != keys.dim(2) || rows.dim(2) == 0 {
+                let wanted = "[batch, kv_heads, positions, head_dim], as many of both";
+                return form(format!("rows {:?}", rows.shape()), wanted.to_owned());
+            }
+        }
+        let held = match self {
+            Self::Recurrent(_) => return Ok(()),
+            Self::Plain(_) | Self::Rotating(_) | Self::Padded(_) | Self::PaddedRotating(_) => {
+                self.buffers().map(|all| all.keys.batch())
+            }
+            Self::Quantized(_) | Self::RotatingQuantized(_) => {
+                self.packed().map(|all| all.keys.batch())
+            }
+        };
+        let found = keys.dim(0) as usize;
+        match held {
+            Some(held) if held != keys.dim(0) => {
+                Err(EngineError::BatchSize { found, wanted: held as usize })
+            }
+            None if self.offset() > 0 => {
+                let wanted = format!("{} positions", self.offset());
+                form("nothing, after an update that failed".to_owned(), wanted)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn write(&mut self, keys: &Array, values: &Array) -> Result<Rows, EngineError> {
@@ -262,10 +298,9 @@ impl KvCache {
     /// recurrent state cannot go back.
     pub fn is_trimmable(&self) -> bool {
         match self {
-            Self::Plain(_) | Self::Quantized(_) => true,
+            Self::Plain(_) | Self::Quantized(_) | Self::Padded(_) => true,
             Self::Rotating(cache) => cache.is_trimmable(),
             Self::RotatingQuantized(cache) => cache.is_trimmable(),
-            Self::Padded(_) => true,
             Self::PaddedRotating(cache) => cache.is_trimmable(),
             Self::Recurrent(_) => false,
         }
@@ -294,8 +329,7 @@ impl KvCache {
             Self::Quantized(cache) => cache.offset(),
             Self::RotatingQuantized(cache) => cache.rows().revocable(),
             Self::Padded(_) | Self::PaddedRotating(_) if self.is_trimmable() => self.offset(),
-            Self::Padded(_) | Self::PaddedRotating(_) => 0,
-            Self::Recurrent(_) => 0,
+            Self::Padded(_) | Self::PaddedRotating(_) | Self::Recurrent(_) => 0,
         }
     }
 

@@ -58,6 +58,10 @@ impl<T: Part> PlainCache<T> {
         self.buffers.as_ref()
     }
 
+    pub(super) fn buffers_mut(&mut self) -> Option<&mut Buffers<T>> {
+        self.buffers.as_mut()
+    }
+
     /// The cache that held `buffers` and had seen `offset` positions.
     pub(super) fn restored(buffers: Option<Buffers<T>>, offset: i32) -> Self {
         Self { buffers, offset, length: None }

@@ -73,6 +73,10 @@ impl<T: Part> RotatingCache<T> {
         self.buffers.as_ref()
     }
 
+    pub(super) fn buffers_mut(&mut self) -> Option<&mut Buffers<T>> {
+        self.buffers.as_mut()
+    }
+
     /// The cache that held `buffers` and stood at `counters`.
     pub(super) fn restored(buffers: Option<Buffers<T>>, counters: Counters) -> Self {
         let Counters { offset, index, max_size, keep } = counters;

@@ -89,8 +89,8 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`EngineError::NotRevocable`], [`EngineError::Op`] where MLX throws.
     pub(crate) fn adopt(&mut self, snapshot: &Snapshot, back: usize) -> Result<(), EngineError> {
-        self.caches = snapshot.caches.clone();
-        self.length = snapshot.length.clone();
+        self.caches.clone_from(&snapshot.caches);
+        self.length.clone_from(&snapshot.length);
         self.checkpoint = None;
         if back > 0 {
             self.rollback(back)?;

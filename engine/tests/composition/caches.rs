@@ -1,14 +1,14 @@
 //! A packed cache holds what a plain one holds, packed, row by row and in the same order.
 
 use mlx_parity_engine::Array;
-use mlx_rs::Dtype as ArrayDtype;
 use mlx_parity_engine::Route;
 use mlx_parity_engine::array::to_host;
 use mlx_parity_engine::cache::{
     KvCache, PlainCache, QuantizedCache, RotatingCache, RotatingQuantizedCache, Rows,
 };
-use mlx_parity_engine::ops::{Affine, cast};
 use mlx_parity_engine::ops::packed::{self, Mode, Packed};
+use mlx_parity_engine::ops::{Affine, cast};
+use mlx_rs::Dtype as ArrayDtype;
 use rstest::rstest;
 
 use crate::common::on_mlx_thread;

@@ -10,6 +10,7 @@ mod denoise_file;
 mod deviation;
 mod file;
 mod filter;
+mod matrix_file;
 mod meta_file;
 mod op_file;
 mod toml_dir;
@@ -23,7 +24,7 @@ pub use self::{
     composition::{Composition, Convert, Kv, LayerPacking, Lora, Packing, Route},
     denoise::{Denoise, DenoiseSettings, SamplerName},
     deviation::{Deviation, FaultName},
-    file::load_all,
+    file::{load_all, load_matrix},
     filter::{Filter, parse_shard},
 };
 use crate::{meta::MetaCase, ops::OpCase, row::Tier};

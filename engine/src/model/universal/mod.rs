@@ -154,6 +154,10 @@ impl Network for Universal {
         self.layers.iter().all(|layer| layer.attention.reads_packed(self.dtype()))
     }
 
+    fn position_limit(&self) -> Option<usize> {
+        self.positions.as_ref().map(Positions::rows)
+    }
+
     fn length_limit(&self) -> Option<i32> {
         self.layers.iter().find_map(|layer| layer.attention.length_limit())
     }

@@ -25,6 +25,11 @@ impl Positions {
         Ok(Some(Self { table, rows }))
     }
 
+    /// Positions there are.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// The rows of `count` positions from where a cache stands: `[count, hidden]`, or `[sequences, count,
     /// hidden]` where its sequences differ in length; those of padding are of no account.
     ///
