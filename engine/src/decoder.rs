@@ -1,6 +1,7 @@
 //! Teacher-forced decoding with mlx-lm's split of the prompt.
 
 mod rollback;
+mod snapshot;
 mod staged;
 
 use std::path::Path;
@@ -9,6 +10,7 @@ use mlx_parity_tensor::HostTensor;
 use mlx_rs::Array;
 
 use self::rollback::Checkpoint;
+pub(crate) use self::snapshot::Snapshot;
 use crate::array::to_host;
 use crate::cache::{self, KvCache, RotatingCache};
 use crate::composition::{Composition, Plan};
@@ -95,7 +97,7 @@ impl<'m> Decoder<'m> {
         Self {
             model,
             plan,
-            caches,
+            caches: fault::planted(model.fault(), caches),
             prefill_step_size,
             steps: 0,
             sink: TapSink::default(),
@@ -211,19 +213,29 @@ impl<'m> Decoder<'m> {
     /// and nothing is forgotten; [`EngineError::DecoderFailed`] after a failed call.
     pub fn trim(&mut self, count: usize) -> Result<usize, EngineError> {
         self.sound()?;
-        if let Some(layer) = self.caches.iter().position(|cache| !cache.is_trimmable()) {
+        let (fault, stuck) = (self.model.fault(), |cache: &KvCache| !cache.is_trimmable());
+        if let Some(layer) = self.caches.iter().position(stuck)
+            && !fault::trims_anything(fault)
+        {
             let recurrent = matches!(self.caches[layer], KvCache::Recurrent(_));
             return Err(EngineError::NotTrimmable { layer, seen: self.offset(), recurrent });
         }
         let wanted = count.min(self.offset()) as i32;
-        let trimmed = fault::trimmed(self.model.fault(), wanted);
-        for cache in &mut self.caches {
-            cache.trim(trimmed);
-        }
+        fault::trim(fault, &mut self.caches, wanted);
         self.length.trim(wanted as usize);
         self.just_trimmed = true;
         self.checkpoint = None;
         Ok(wanted as usize)
+    }
+
+    /// Fills every slot of the caches that no later token may attend to with NaN: for checks that none
+    /// does.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws, [`EngineError::DecoderFailed`] after a failed call.
+    pub fn poison_unused(&mut self) -> Result<(), EngineError> {
+        self.sound()?;
+        self.caches.iter_mut().try_for_each(KvCache::poison_unused)
     }
 
     /// Writes the caches to a safetensors file, whole buffers and counters, for
@@ -245,7 +257,8 @@ impl<'m> Decoder<'m> {
     /// cannot be read. The decoder is then as it was.
     pub fn load_caches(&mut self, file: &Path) -> Result<(), EngineError> {
         let empty = self.plan.new_caches(self.model)?;
-        self.caches = cache::load(file, &empty, &self.model.cache_form(&self.plan))?;
+        let loaded = cache::load(file, &empty, &self.model.cache_form(&self.plan))?;
+        self.caches = fault::loaded(self.model.fault(), loaded, &self.caches)?;
         self.length.replace(self.offset());
         self.checkpoint = None;
         self.failed = false;
@@ -318,7 +331,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Checks a prompt, and returns how many of its tokens come before the last.
-    pub(crate) fn check_prompt(&self, rows: &[&[u32]]) -> Result<usize, EngineError> {
+    pub(crate) fn check_prompt(&mut self, rows: &[&[u32]]) -> Result<usize, EngineError> {
         if self.prefill_step_size == 0 {
             return Err(EngineError::ZeroPrefillStep);
         }
@@ -375,6 +388,7 @@ impl<'m> Decoder<'m> {
         if let Some(stale) = stale {
             self.caches = stale;
         }
+        fault::called(self.model.fault(), &mut self.caches, [rows.len(), rows[0].len()])?;
         Ok(logits)
     }
 
@@ -436,11 +450,23 @@ impl<'m> Decoder<'m> {
 
     /// Checks a call: the model decodes token by token, and of the rows there are as many as the caches hold, of one length above zero, and
     /// MLX will find all their ids.
-    fn check(&self, rows: &[&[u32]]) -> Result<(), EngineError> {
+    fn check(&mut self, rows: &[&[u32]]) -> Result<(), EngineError> {
+        let checked = self.check_rows(rows);
+        if checked.is_err() {
+            fault::refused(self.model.fault(), &mut self.caches);
+        }
+        checked
+    }
+
+    fn check_rows(&self, rows: &[&[u32]]) -> Result<(), EngineError> {
         self.model.autoregressive()?;
         let wanted = rows.first().map_or(0, |row| row.len());
         if wanted == 0 {
             return Err(EngineError::EmptyPrompt);
+        }
+        let found = self.offset() + wanted;
+        if let Some(limit) = self.model.network().position_limit().filter(|limit| found > *limit) {
+            return Err(EngineError::PastContext { found, limit });
         }
         let held = self.caches.first().and_then(KvCache::batch);
         if let Some(wanted) = held.filter(|held| *held != rows.len()) {

@@ -148,6 +148,14 @@ pub enum EngineError {
     /// A prompt without a token.
     #[error("the prompt is empty; at least one token id is needed")]
     EmptyPrompt,
+    /// More tokens than the model has positions for.
+    #[error("the sequence would have {found} tokens, the model has {limit} positions")]
+    PastContext {
+        /// Tokens there would be.
+        found: usize,
+        /// Positions there are.
+        limit: usize,
+    },
     /// A token id outside the embedding table.
     #[error("token id {id} at position {position} is outside the vocabulary of {vocab_size}")]
     TokenOutOfRange {
@@ -194,6 +202,28 @@ pub enum EngineError {
         seen: usize,
         /// Whether it is a recurrent layer, rather than a window that has wrapped.
         recurrent: bool,
+    },
+    /// A model or decoder whose sequences cannot stand beside others.
+    #[error("`{model}` cannot decode several requests side by side: {why}")]
+    NotBatchable {
+        /// The model's type.
+        model: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// A request that is not in the batch.
+    #[error("request {row} is not in the batch: it has left, or never joined")]
+    NoSuchRow {
+        /// Its number.
+        row: u64,
+    },
+    /// Ids that are not those of the tokens in a decoder.
+    #[error("{found} ids were given for a decoder that has seen {wanted} tokens")]
+    PrefixLength {
+        /// Ids given.
+        found: usize,
+        /// Tokens seen.
+        wanted: usize,
     },
     /// A compiled mode asked of a network that has no segments to compile.
     #[error(

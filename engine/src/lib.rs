@@ -3,6 +3,7 @@
 mod adapter;
 pub mod array;
 mod attention;
+mod batch;
 pub mod cache;
 mod compiled;
 mod composition;
@@ -17,6 +18,7 @@ mod model;
 pub mod nn;
 pub mod ops;
 mod place;
+mod prefix;
 mod runtime;
 pub mod sample;
 mod speculative;
@@ -25,6 +27,7 @@ mod tokenizer;
 mod weights;
 
 pub use adapter::Adapter;
+pub use batch::{Batch, Left, RowId};
 pub use compiled::{DecodeMode, custom_kernel_allowed, is_tracing};
 pub use composition::{Composition, Convert, KvBits, Lora, Route, TILE};
 pub use decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
@@ -37,6 +40,7 @@ pub use model::{
     Fusion, GENERATED_BY, GeneratedFile, LoadOptions, Model, Rung, Specialization, check_config,
     config_keys, generate_networks, rungs, supported_model_types,
 };
+pub use prefix::PrefixStore;
 pub use runtime::{RuntimeInfo, active_memory, runtime_info};
 pub use speculative::{SpeculateOptions, Speculated, speculate, speculate_with};
 pub use taps::Taps;

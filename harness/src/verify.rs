@@ -12,6 +12,7 @@ use crate::{
     expect::Expectations,
     fingerprint::Fingerprint,
     golden::Golden,
+    meta::Matrix,
     model::Registry,
     ops::{Need, Tolerances},
     plan::{PlanOptions, Planned, Planner},
@@ -77,6 +78,8 @@ pub struct Verified {
     pub rows: Vec<Row>,
     /// What reports say besides.
     pub context: Context,
+    /// The table behind the matrix of tier meta, where the project has one.
+    pub matrix: Option<Matrix>,
     /// The verdict.
     pub exit: ExitCode,
 }
@@ -138,8 +141,9 @@ pub fn verify(
         exit => exit,
     };
     record.finish(exit.code(), context.seconds)?;
-    write_reports(&record, &context)?;
-    Ok(Verified { rows: record.rows().to_vec(), context, exit })
+    let matrix = case::load_matrix(&root.cases())?;
+    write_reports(&record, &context, matrix.as_ref())?;
+    Ok(Verified { rows: record.rows().to_vec(), context, matrix, exit })
 }
 
 /// The table of tolerances with the cases it is for; none where there are no ops.
@@ -260,11 +264,19 @@ fn plan(
     (jobs, not_run)
 }
 
-fn write_reports(record: &Record, context: &Context) -> Result<(), RecordError> {
+fn write_reports(
+    record: &Record,
+    context: &Context,
+    matrix: Option<&Matrix>,
+) -> Result<(), RecordError> {
     let rows = record.rows();
     let junit = report::junit(rows)
         .map_err(|message| RecordError::Format { path: record.dir().join("junit.xml"), message })?;
     crate::record::write_atomic(&record.dir().join("junit.xml"), junit.as_bytes())?;
-    let summary = report::markdown(rows, context);
+    let mut summary = report::markdown(rows, context);
+    let matrix = matrix.map(|matrix| report::matrix(matrix, rows)).unwrap_or_default();
+    if !matrix.is_empty() {
+        summary.push_str(&format!("\n```text\n{matrix}\n```\n"));
+    }
     crate::record::write_atomic(&record.dir().join("summary.md"), summary.as_bytes())
 }

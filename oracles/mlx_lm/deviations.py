@@ -139,16 +139,16 @@ def padded_batch(request):
     rows = [prompt, prompt[len(prompt) // 2:]]
     if model.args.num_key_value_heads != len(rows):
         raise ValueError(f"{model.args.num_key_value_heads} kv heads, wanted {len(rows)}")
+    # The last id of both prompts is the first single step.
+    rows, steps = [row[:-1] for row in rows], prompt[-1:] + steps
     width = max(map(len, rows))
     padding = [width - len(row) for row in rows]
     cache = [BatchKVCache(padding) for _ in model.layers]
-    padded = mx.array([[0] * pad + row for pad, row in zip(padding, rows)])
-    found = [model(padded, cache=cache)[1, padding[1]:]]
-    for step in steps:
-        found.append(model(mx.array([[step], [step]]), cache=cache)[1])
+    model(mx.array([[0] * pad + row for pad, row in zip(padding, rows)]), cache=cache)
+    found = [model(mx.array([[step]] * len(rows)), cache=cache)[1] for step in steps]
     alone = make_prompt_cache(model)
-    right = [model(mx.array([rows[1]]), cache=alone)[0]]
-    right += [model(mx.array([[step]]), cache=alone)[0] for step in steps]
+    model(mx.array([rows[1]]), cache=alone)
+    right = [model(mx.array([[step]]), cache=alone)[0] for step in steps]
     return (mx.concatenate(found), mx.concatenate(right),
             f"the second of {len(rows)} rows, {padding[1]} of {width} positions padding", alone)
 

@@ -11,6 +11,8 @@ Protocol 1 as `oracles/protocol.py` speaks it, with the requests
     {"protocol": 1, "id": 3, "request": "inventory", "config": FILE}
     {"protocol": 1, "id": 3, "reply": "inventory", "tensors": [...], "digests": {...}}
 
+and `deviation` as `deviations.py` has it.
+
 `prompt` may be {"text": "..."} instead. Steps are greedy, or, where "forced", the last ids of the
 prompt one at a time; the answer's "prompt" then ends before them. With "taps": {"step": k} (0 is the prefill) the file also
 holds the named intermediates of that step as `tap.<call>.<name>`, the calls of a split prefill

@@ -10,15 +10,15 @@ Protocol 1 as `oracles/protocol.py` speaks it, with `freeze` as `oracles/mlx_lm/
     {"protocol": 1, "id": 2, "reply": "denoised", "ids": [...], "canvas_steps": [8, 8],
      "composition": {...}}
 
-and `inventory` as `oracles/mlx_lm/runner.py` answers it, for
-mlx-optiq's own model classes where it has them.
+and `inventory` as `oracles/mlx_lm/runner.py` answers it, for mlx-optiq's own model classes where it has
+them.
 
-Denoising, the loop is mlx-optiq's own `stream_diffusion_generate`; its helpers are watched while it runs. The
-file holds, for step s of canvas c, `canvas.<c>.step.<s>.` with `tokens` (the canvas the model sees),
-`logits` (raw, in the model's own dtype), `conditioning` (the soft embeddings it is given, from the
-second step on), and, but for the last step, `uncertainty` (entropies, or confidences of the sampled
-tokens) and `committed` (the positions that keep their token). With "taps": {"step": n}, n counted
-from 1 over all canvases, it also holds the named intermediates of that step as `tap.0.<name>`.
+Denoising, the loop is mlx-optiq's own `stream_diffusion_generate`; its helpers are watched while it
+runs. The file holds, for step s of canvas c, `canvas.<c>.step.<s>.` with `tokens` (the canvas the model
+sees), `logits` (raw, in the model's own dtype), `conditioning` (the soft embeddings it is given, from
+the second step on), and, but for the last step, `uncertainty` (entropies, or confidences of the sampled
+tokens) and `committed` (the positions that keep their token). With "taps": {"step": n}, n counted from 1
+over all canvases, it also holds the named intermediates of that step as `tap.0.<name>`.
 """
 
 import os

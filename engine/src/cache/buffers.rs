@@ -1,6 +1,6 @@
 //! What caches of keys and values are made of: rows, plain or packed.
 
-use mlx_rs::Array;
+use mlx_rs::{Array, Dtype};
 
 use crate::error::EngineError;
 use crate::ops;
@@ -22,6 +22,12 @@ pub trait Part: Clone + std::fmt::Debug {
         &self,
         step: impl Fn(&Array) -> Result<Array, EngineError>,
     ) -> Result<Self, EngineError>;
+
+    /// Zeros like these, with room for `positions`; packed ones with the scales' dtype of `like`.
+    ///
+    /// # Errors
+    /// [`EngineError::Op`] where MLX throws.
+    fn blank(&self, positions: i32, like: &Self) -> Result<Self, EngineError>;
 
     /// The positions of all `parts`, one behind the other.
     ///
@@ -52,6 +58,10 @@ impl Part for Array {
         step(self)
     }
 
+    fn blank(&self, positions: i32, _: &Self) -> Result<Self, EngineError> {
+        zeros(self, positions, self.dtype())
+    }
+
     fn join(parts: &[&Self]) -> Result<Self, EngineError> {
         ops::concatenate(parts, 2)
     }
@@ -75,6 +85,16 @@ impl Part for Packed {
         step: impl Fn(&Array) -> Result<Array, EngineError>,
     ) -> Result<Self, EngineError> {
         self.map(step)
+    }
+
+    fn blank(&self, positions: i32, like: &Self) -> Result<Self, EngineError> {
+        let floats = |rows: &Array| zeros(rows, positions, like.scales.dtype());
+        Ok(Self {
+            words: zeros(&self.words, positions, self.words.dtype())?,
+            scales: floats(&self.scales)?,
+            biases: self.biases.as_ref().map(floats).transpose()?,
+            mode: self.mode,
+        })
     }
 
     fn join(parts: &[&Self]) -> Result<Self, EngineError> {
@@ -122,14 +142,18 @@ impl<T: Part> Buffers<T> {
         self.keys.positions()
     }
 
-    /// Zeros like these, with room for `positions`.
+    /// Room for `positions` rows like these. `QuantizedKVCache` of `mlx_lm/models/cache.py` makes room for
+    /// packed values with scales in the dtype of the keys, which an adapter can make another one.
     pub(super) fn blank(&self, positions: i32) -> Result<Self, EngineError> {
-        self.map(|part| {
-            part.each(|rows| {
-                let shape = rows.shape();
-                ops::zeros(&[shape[0], shape[1], positions, shape[3]], rows.dtype())
-            })
+        Ok(Self {
+            keys: self.keys.blank(positions, &self.keys)?,
+            values: self.values.blank(positions, &self.keys)?,
         })
+    }
+
+    /// Room for `positions` rows like these, keys and values each in their own dtype.
+    pub(super) fn more(&self, positions: i32) -> Result<Self, EngineError> {
+        self.map(|part| part.blank(positions, part))
     }
 
     /// These, and `behind` behind them.
@@ -164,6 +188,11 @@ impl Buffers {
             values: packed::quantize(&self.values, mode, None)?,
         })
     }
+}
+
+fn zeros(rows: &Array, positions: i32, dtype: Dtype) -> Result<Array, EngineError> {
+    let shape = rows.shape();
+    ops::zeros(&[shape[0], shape[1], positions, shape[3]], dtype)
 }
 
 /// The positions from `start` to before `stop`.

@@ -1,20 +1,27 @@
 //! Caches, layer by layer, as `mlx_lm/models/cache.py` keeps them: keys and values of positions, or the
 //! state of a recurrent layer.
 
+mod batch;
 mod buffers;
 mod mask;
 mod named;
+mod padded;
+mod padded_rotating;
 mod plain;
+mod poison;
 mod quantized;
 mod recurrent;
 mod rotating;
 mod rotating_quantized;
 mod rows;
 mod saved;
+mod spoil;
 
 pub(crate) use buffers::Buffers;
 pub use buffers::Part;
 pub use mask::{DeadRows, MaskRule, added, causal_mask};
+pub use padded::PaddedCache;
+pub use padded_rotating::PaddedRotatingCache;
 pub use plain::PlainCache;
 pub use quantized::QuantizedCache;
 pub use recurrent::{RecurrentCache, RecurrentForm, RecurrentState};
@@ -47,14 +54,21 @@ pub enum KvCache {
     Quantized(QuantizedCache),
     /// Keeps a window of positions, packed.
     RotatingQuantized(RotatingQuantizedCache),
+    /// Keeps every position of sequences of several lengths.
+    Padded(PaddedCache),
+    /// Keeps a window of positions of sequences of several lengths.
+    PaddedRotating(PaddedRotatingCache),
     /// Keeps what all positions add up to.
     Recurrent(RecurrentCache),
 }
 
 impl KvCache {
-    /// Tokens seen so far: the position of the next one.
+    /// Tokens seen so far: the position of the next one; rows seen so far where sequences of several
+    /// lengths stand side by side.
     pub fn offset(&self) -> i32 {
         match self {
+            Self::Padded(cache) => cache.seen(),
+            Self::PaddedRotating(cache) => cache.seen(),
             Self::Plain(cache) => cache.offset(),
             Self::Rotating(cache) => cache.offset(),
             Self::Quantized(cache) => cache.offset(),
@@ -68,14 +82,25 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.position(),
             Self::Quantized(cache) => cache.position(),
-            Self::Rotating(_) | Self::RotatingQuantized(_) | Self::Recurrent(_) => {
-                self.offset().into()
-            }
+            _ => self.offset().into(),
         }
     }
 
-    /// The number of [`KvCache::position`] as an array, i32, for segments that are traced.
+    /// Where the next token of each sequence stands, where they differ.
+    pub fn offsets(&self) -> Option<Vec<i32>> {
+        match self {
+            Self::Padded(cache) => Some(cache.offsets()),
+            Self::PaddedRotating(cache) => Some(cache.offsets().to_vec()),
+            _ => None,
+        }
+    }
+
+    /// The number of [`KvCache::position`] as an array, i32, for segments that are traced; `[sequences]`
+    /// where they differ.
     pub fn position_array(&self) -> Array {
+        if let Some(offsets) = self.offsets() {
+            return Array::from_slice(&offsets, &[offsets.len() as i32]);
+        }
         Array::from_int(self.position().offset)
     }
 
@@ -94,7 +119,8 @@ impl KvCache {
                 cache.expect(length);
                 return Ok(());
             }
-            Self::Rotating(_) | Self::RotatingQuantized(_) => "a window",
+            Self::Rotating(_) | Self::RotatingQuantized(_) | Self::PaddedRotating(_) => "a window",
+            Self::Padded(_) => "sequences of several lengths",
             Self::Recurrent(_) => "a recurrent state",
         };
         let wanted = "every position, as rotations that change with the length need".to_owned();
@@ -104,18 +130,54 @@ impl KvCache {
     /// Takes the keys and values of new positions in and returns all that may be attended to.
     ///
     /// # Errors
-    /// [`EngineError::Op`] where MLX throws, [`EngineError::CacheForm`] for a recurrent layer's cache.
+    /// [`EngineError::Op`] where MLX throws, and [`EngineError::CacheForm`] on every update after that;
+    /// [`EngineError::CacheForm`] for a recurrent layer's cache and for rows that are not of four axes,
+    /// [`EngineError::BatchSize`] for another number of sequences than there are.
     pub fn update(&mut self, keys: &Array, values: &Array) -> Result<Rows, EngineError> {
+        self.takes(keys, values)?;
         fault::point(|| "before a cache update".to_owned())?;
         let rows = self.write(keys, values)?;
         fault::point(|| "behind a cache update".to_owned())?;
         Ok(rows)
     }
 
+    /// Whether new rows fit those there are. MLX itself would repeat a single sequence for all.
+    fn takes(&self, keys: &Array, values: &Array) -> Result<(), EngineError> {
+        let form = |found: String, wanted: String| Err(EngineError::CacheForm { found, wanted });
+        for rows in [keys, values] {
+            if rows.ndim() != 4 || rows.dim(2) != keys.dim(2) || rows.dim(2) == 0 {
+                let wanted = "[batch, kv_heads, positions, head_dim], as many of both";
+                return form(format!("rows {:?}", rows.shape()), wanted.to_owned());
+            }
+        }
+        let held = match self {
+            Self::Recurrent(_) => return Ok(()),
+            Self::Plain(_) | Self::Rotating(_) | Self::Padded(_) | Self::PaddedRotating(_) => {
+                self.buffers().map(|all| all.keys.batch())
+            }
+            Self::Quantized(_) | Self::RotatingQuantized(_) => {
+                self.packed().map(|all| all.keys.batch())
+            }
+        };
+        let found = keys.dim(0) as usize;
+        match held {
+            Some(held) if held != keys.dim(0) => {
+                Err(EngineError::BatchSize { found, wanted: held as usize })
+            }
+            None if self.offset() > 0 => {
+                let wanted = format!("{} positions", self.offset());
+                form("nothing, after an update that failed".to_owned(), wanted)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn write(&mut self, keys: &Array, values: &Array) -> Result<Rows, EngineError> {
         let (keys, values) = match self {
             Self::Plain(cache) => cache.update(keys, values)?,
             Self::Rotating(cache) => cache.update(keys, values)?,
+            Self::Padded(cache) => cache.update(keys, values)?,
+            Self::PaddedRotating(cache) => cache.update(keys, values)?,
             Self::Quantized(cache) => return cache.update(keys, values),
             Self::RotatingQuantized(cache) => return cache.update(keys, values),
             Self::Recurrent(_) => {
@@ -131,6 +193,16 @@ impl KvCache {
     /// Whether it keeps keys and values, plain or packed.
     pub fn keeps_rows(&self) -> bool {
         !matches!(self, Self::Recurrent(_))
+    }
+
+    /// The size of its window and how much of it is kept for ever; none where it has no window.
+    pub(crate) fn window(&self) -> Option<[i32; 2]> {
+        let counters = match self {
+            Self::Rotating(cache) => cache.counters(),
+            Self::RotatingQuantized(cache) => cache.rows().counters(),
+            _ => return None,
+        };
+        Some([counters.max_size, counters.keep])
     }
 
     /// Packs a plain cache's rows, and has it pack what comes; any other stays as it is
@@ -177,6 +249,8 @@ impl KvCache {
             Self::Rotating(cache) => cache.mask(count, window),
             Self::Quantized(cache) => cache.mask(count, window),
             Self::RotatingQuantized(cache) => cache.mask(count, window),
+            Self::Padded(cache) => cache.mask(count, window),
+            Self::PaddedRotating(cache) => cache.mask(count, window),
             Self::Recurrent(_) => Ok(Mask::Full),
         }
     }
@@ -186,7 +260,8 @@ impl KvCache {
         match self {
             Self::Rotating(cache) => cache.newest(),
             Self::RotatingQuantized(cache) => cache.rows().newest(),
-            Self::Plain(_) | Self::Quantized(_) | Self::Recurrent(_) => self.offset() - 1,
+            Self::PaddedRotating(cache) => cache.newest(),
+            _ => self.offset() - 1,
         }
     }
 
@@ -226,6 +301,8 @@ impl KvCache {
             Self::Plain(_) | Self::Quantized(_) => true,
             Self::Rotating(cache) => cache.is_trimmable(),
             Self::RotatingQuantized(cache) => cache.is_trimmable(),
+            Self::Padded(_) => true,
+            Self::PaddedRotating(cache) => cache.is_trimmable(),
             Self::Recurrent(_) => false,
         }
     }
@@ -238,18 +315,22 @@ impl KvCache {
             Self::Rotating(cache) => cache.trim(count),
             Self::Quantized(cache) => cache.trim(count),
             Self::RotatingQuantized(cache) => cache.trim(count),
+            Self::Padded(cache) => cache.trim(count),
+            Self::PaddedRotating(cache) => cache.trim(count),
             Self::Recurrent(_) => 0,
         }
     }
 
     /// The newest positions that [`KvCache::rollback`] can take back: none of a recurrent state, which
-    /// only a copy from before them can.
+    /// only a copy from before them can, and of sequences side by side those that a trim can.
     pub fn revocable(&self) -> i32 {
         match self {
             Self::Plain(cache) => cache.offset(),
             Self::Rotating(cache) => cache.revocable(),
             Self::Quantized(cache) => cache.offset(),
             Self::RotatingQuantized(cache) => cache.rows().revocable(),
+            Self::Padded(_) | Self::PaddedRotating(_) if self.is_trimmable() => self.offset(),
+            Self::Padded(_) | Self::PaddedRotating(_) => 0,
             Self::Recurrent(_) => 0,
         }
     }
@@ -266,6 +347,11 @@ impl KvCache {
             Self::Rotating(cache) => cache.rollback(count),
             Self::Quantized(cache) => cache.rows_mut().rollback(count),
             Self::RotatingQuantized(cache) => cache.rows_mut().rollback(count),
+            Self::Padded(_) | Self::PaddedRotating(_) => {
+                refuse_beyond(self.revocable(), count)?;
+                self.trim(count);
+                Ok(())
+            }
             Self::Recurrent(_) => refuse_beyond(0, count),
         }
     }
@@ -281,7 +367,7 @@ impl KvCache {
             Self::Rotating(cache) => cache.skip(count),
             Self::Quantized(cache) => cache.rows_mut().skip(count),
             Self::RotatingQuantized(cache) => cache.rows_mut().skip(count),
-            Self::Recurrent(_) => {}
+            Self::Padded(_) | Self::PaddedRotating(_) | Self::Recurrent(_) => {}
         }
     }
 
@@ -290,6 +376,8 @@ impl KvCache {
         match self {
             Self::Plain(cache) => cache.buffers(),
             Self::Rotating(cache) => cache.buffers(),
+            Self::Padded(cache) => cache.buffers(),
+            Self::PaddedRotating(cache) => cache.buffers(),
             _ => None,
         }
     }
@@ -310,10 +398,12 @@ impl KvCache {
                 Some(RecurrentState { conv, memory }) => vec![("conv", conv), ("memory", memory)],
                 None => Vec::new(),
             },
-            Self::Plain(_) | Self::Rotating(_) => match self.buffers() {
-                Some(Buffers { keys, values }) => vec![("keys", keys), ("values", values)],
-                None => Vec::new(),
-            },
+            Self::Plain(_) | Self::Rotating(_) | Self::Padded(_) | Self::PaddedRotating(_) => {
+                match self.buffers() {
+                    Some(Buffers { keys, values }) => vec![("keys", keys), ("values", values)],
+                    None => Vec::new(),
+                }
+            }
             Self::Quantized(_) | Self::RotatingQuantized(_) => match self.packed() {
                 Some(Buffers { keys, values }) => packed_arrays(keys, values),
                 None => Vec::new(),

@@ -19,6 +19,8 @@ impl fmt::Display for KvCache {
                 f.write_str(", ")?;
                 packed(f, cache.packing())
             }
+            Self::Padded(_) => f.write_str("padded"),
+            Self::PaddedRotating(cache) => write!(f, "padded rotating({})", cache.max_size()),
             Self::Recurrent(_) => f.write_str("arrays(2)"),
         }
     }

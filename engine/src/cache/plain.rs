@@ -58,6 +58,10 @@ impl<T: Part> PlainCache<T> {
         self.buffers.as_ref()
     }
 
+    pub(super) fn buffers_mut(&mut self) -> Option<&mut Buffers<T>> {
+        self.buffers.as_mut()
+    }
+
     /// The cache that held `buffers` and had seen `offset` positions.
     pub(super) fn restored(buffers: Option<Buffers<T>>, offset: i32) -> Self {
         Self { buffers, offset, length: None }
@@ -118,8 +122,8 @@ fn grown<T: Part>(
     filled_rows: i32,
     rows: &Buffers<T>,
 ) -> Result<Buffers<T>, EngineError> {
-    let fresh = rows.blank((STEP + rows.capacity() - 1) / STEP * STEP)?;
-    let Some(old) = old else { return Ok(fresh) };
+    let room = (STEP + rows.capacity() - 1) / STEP * STEP;
+    let Some(old) = old else { return rows.blank(room) };
     let old = if filled_rows % STEP == 0 { old } else { old.filled(filled_rows)? };
-    old.join(&fresh)
+    old.join(&old.more(room)?)
 }

@@ -8,7 +8,7 @@ use crate::composition::Route;
 use crate::error::EngineError;
 use crate::nn::Position;
 use crate::ops::packed::{Mode, Packed};
-use crate::ops::{self, Affine, Mask};
+use crate::ops::{Affine, Mask};
 
 /// Grows and is written as a [`PlainCache`]; keys and values are packed as they come in.
 #[derive(Debug, Clone)]
@@ -70,16 +70,7 @@ impl QuantizedCache {
     /// [`EngineError::Op`] where MLX throws, as for a width that the group size does not divide.
     pub fn update(&mut self, keys: &Array, values: &Array) -> Result<Rows, EngineError> {
         let rows = Buffers { keys: keys.clone(), values: values.clone() };
-        let mut rows = rows.packed(Mode::Affine(self.packing))?;
-        if self.rows.buffers().is_none() {
-            // The reference makes room for the values in the dtype of the keys, which an adapter can
-            // make another one.
-            let dtype = rows.keys.scales.dtype();
-            rows.values.scales = ops::cast(&rows.values.scales, dtype)?;
-            rows.values.biases =
-                rows.values.biases.map(|biases| ops::cast(&biases, dtype)).transpose()?;
-        }
-        let Buffers { keys, values } = self.rows.push(&rows)?;
+        let Buffers { keys, values } = self.rows.push(&rows.packed(Mode::Affine(self.packing))?)?;
         Ok(Rows::Packed { keys, values, route: self.route })
     }
 

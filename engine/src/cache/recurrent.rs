@@ -5,8 +5,10 @@
 use mlx_rs::Array;
 use serde::{Deserialize, Serialize};
 
+use super::rows::pick;
 use crate::error::EngineError;
 use crate::fault;
+use crate::ops;
 
 /// The extents of a recurrent layer's two arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +31,8 @@ pub struct RecurrentForm {
 pub struct RecurrentCache {
     form: RecurrentForm,
     state: Option<RecurrentState>,
-    seen: i32,
+    /// Of each sequence, or of all alike.
+    seen: Vec<i32>,
 }
 
 /// What a recurrent layer hands from one call to the next.
@@ -44,12 +47,12 @@ pub struct RecurrentState {
 impl RecurrentCache {
     /// An empty cache.
     pub fn new(form: RecurrentForm) -> Self {
-        Self { form, state: None, seen: 0 }
+        Self { form, state: None, seen: vec![0] }
     }
 
     /// The cache that held `state` and had seen `seen` positions.
     pub(super) fn restored(form: RecurrentForm, state: RecurrentState, seen: i32) -> Self {
-        Self { form, state: Some(state), seen }
+        Self { form, state: Some(state), seen: vec![seen] }
     }
 
     /// Extents.
@@ -57,9 +60,9 @@ impl RecurrentCache {
         self.form
     }
 
-    /// Tokens seen so far.
+    /// Tokens seen so far, of the longest sequence.
     pub fn offset(&self) -> i32 {
-        self.seen
+        self.seen.iter().copied().max().unwrap_or(0)
     }
 
     /// Bytes of one sequence's arrays, where a value of the convolution takes `size`.
@@ -90,7 +93,56 @@ impl RecurrentCache {
         }
         fault::point(|| "before a cache update".to_owned())?;
         self.state = Some(state);
-        self.seen += count;
+        self.seen.iter_mut().for_each(|seen| *seen += count);
         fault::point(|| "behind a cache update".to_owned())
+    }
+
+    /// Applies one step to both arrays.
+    fn map(
+        &self,
+        step: impl Fn(&Array) -> Result<Array, EngineError>,
+    ) -> Result<Self, EngineError> {
+        let mapped = |state: &RecurrentState| {
+            let (conv, memory) = (step(&state.conv)?, step(&state.memory)?);
+            Ok::<_, EngineError>(RecurrentState { conv, memory })
+        };
+        let state = self.state.as_ref().map(mapped).transpose()?;
+        Ok(Self { state, ..self.clone() })
+    }
+
+    /// `filter`: the sequences at the given places alone.
+    pub(super) fn filter(&mut self, keep: &[usize]) -> Result<(), EngineError> {
+        let seen = keep.iter().map(|&at| self.seen[at]).collect();
+        *self = Self { seen, ..self.map(|array| pick(array, keep))? };
+        Ok(())
+    }
+
+    /// `extract`: the sequence at a place, alone.
+    pub(super) fn extract(&self, at: usize) -> Result<Self, EngineError> {
+        let alone = self.map(|array| pick(array, &[at]))?;
+        Ok(Self { seen: vec![self.seen[at]], ..alone })
+    }
+
+    /// `extend`: other sequences behind these; a state that is not there yet is zero.
+    pub(super) fn extend(&mut self, other: &Self) -> Result<(), EngineError> {
+        let like = self.state.as_ref().or(other.state.as_ref());
+        if let Some(RecurrentState { conv, memory }) = like {
+            let side = |cache: &Self, of: fn(&RecurrentState) -> &Array, like: &Array| {
+                if let Some(state) = &cache.state {
+                    return Ok(of(state).clone());
+                }
+                let mut shape = like.shape().to_vec();
+                shape[0] = cache.seen.len() as i32;
+                ops::zeros(&shape, like.dtype())
+            };
+            let both = |of: fn(&RecurrentState) -> &Array, like: &Array| {
+                ops::concatenate(&[&side(self, of, like)?, &side(other, of, like)?], 0)
+            };
+            let conv = both(|state| &state.conv, conv)?;
+            let memory = both(|state| &state.memory, memory)?;
+            self.state = Some(RecurrentState { conv, memory });
+        }
+        self.seen.extend(&other.seen);
+        Ok(())
     }
 }

@@ -73,6 +73,10 @@ impl<T: Part> RotatingCache<T> {
         self.buffers.as_ref()
     }
 
+    pub(super) fn buffers_mut(&mut self) -> Option<&mut Buffers<T>> {
+        self.buffers.as_mut()
+    }
+
     /// The cache that held `buffers` and stood at `counters`.
     pub(super) fn restored(buffers: Option<Buffers<T>>, counters: Counters) -> Self {
         let Counters { offset, index, max_size, keep } = counters;
@@ -193,7 +197,7 @@ impl<T: Part> RotatingCache<T> {
     /// are behind a rollback past the wrap too.
     fn with_room(&mut self, rows: &Buffers<T>) -> Result<Buffers<T>, EngineError> {
         let filled = self.buffers.as_ref().map_or(0, Buffers::capacity);
-        let fresh = || rows.blank(STEP.min(self.max_size - filled));
+        let fresh = || rows.more(STEP.min(self.max_size - filled));
         let grown = match self.buffers.take() {
             None => fresh()?,
             Some(old) if self.offset >= old.capacity() && old.capacity() < self.max_size => {

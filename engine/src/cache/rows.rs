@@ -2,8 +2,10 @@
 
 use mlx_rs::Array;
 
+use super::Buffers;
 use crate::composition::Route;
 use crate::error::EngineError;
+use crate::ops;
 use crate::ops::packed::Packed;
 
 /// The keys and values that may be attended to, `[batch, kv_heads, positions, head_dim]`.
@@ -59,4 +61,49 @@ impl Rows {
             plain @ Self::Plain { .. } => plain,
         }
     }
+}
+
+/// The sequences at some places of a buffer.
+pub(super) fn pick(buffer: &Array, places: &[usize]) -> Result<Array, EngineError> {
+    let places: Vec<i32> = places.iter().map(|&place| place as i32).collect();
+    ops::take(buffer, &Array::from_slice(&places, &[places.len() as i32]), 0)
+}
+
+/// `extend` of the caches of several sequences: the buffers of two of them, each filled up to an index
+/// and of so many sequences, as one whose rows are right-aligned at the greater index.
+pub(super) fn side_by_side(
+    buffers: [Option<&Buffers>; 2],
+    places: [(i32, usize); 2],
+) -> Result<Option<Buffers>, EngineError> {
+    let Some(like) = buffers[0].or(buffers[1]) else { return Ok(None) };
+    let index = places[0].0.max(places[1].0);
+    let rows = buffers.iter().flatten().map(|buffers| buffers.capacity()).max().unwrap_or(0);
+    let aligned = |at: usize| {
+        let (filled, sequences) = places[at];
+        let empty = |buffer: &Array| {
+            ops::zeros(&[sequences as i32, buffer.dim(1), 0, buffer.dim(3)], buffer.dtype())
+        };
+        let own = buffers[at].map_or_else(|| like.map(empty), |own| Ok(own.clone()))?;
+        own.map(|buffer| align(buffer, index - filled, rows))
+    };
+    let [first, second] = [aligned(0)?, aligned(1)?];
+    Ok(Some(Buffers {
+        keys: ops::concatenate(&[&first.keys, &second.keys], 0)?,
+        values: ops::concatenate(&[&first.values, &second.values], 0)?,
+    }))
+}
+
+/// A buffer behind `left` rows of zeros, cut or filled up to `rows`.
+fn align(buffer: &Array, left: i32, rows: i32) -> Result<Array, EngineError> {
+    let right = rows - buffer.dim(2) - left;
+    let cut = if right < 0 {
+        ops::rows_of_last_but_one(buffer, 0, buffer.dim(2) + right)?
+    } else {
+        buffer.clone()
+    };
+    let right = right.max(0);
+    if left == 0 && right == 0 {
+        return Ok(cut);
+    }
+    ops::pad(&cut, &[(0, 0), (0, 0), (left, right), (0, 0)])
 }

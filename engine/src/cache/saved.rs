@@ -48,7 +48,7 @@ pub(crate) fn save(path: &Path, caches: &[KvCache], form: &Form) -> Result<(), E
     ]);
     let mut tensors: Vec<(String, HostTensor)> = Vec::new();
     for (i, cache) in caches.iter().enumerate() {
-        let layer = serde_json::json!(Layer::of(cache)).to_string();
+        let layer = serde_json::json!(Layer::of(cache)?).to_string();
         metadata.insert(format!("layers.{i}"), layer);
         for (name, array) in cache.arrays() {
             tensors.push((format!("layers.{i}.{name}"), to_host(array)?));
@@ -97,7 +97,7 @@ impl Saved<'_> {
         let text = self.about(&name)?;
         let layer: Layer = serde_json::from_str(text)
             .map_err(|error| self.unfit(&name, text, format!("a kind and counters ({error})")))?;
-        let (found, own) = (layer.fresh(), Layer::of(empty));
+        let (found, own) = (layer.fresh(), Layer::of(empty)?);
         if Some(found) != own.packed(form.plan.composition().bits(i)) {
             self.same(format!("{name}, empty,"), Shown(found), Shown(own))?;
         }

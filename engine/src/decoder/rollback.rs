@@ -7,6 +7,7 @@ use super::Decoder;
 use crate::array::to_host;
 use crate::cache::KvCache;
 use crate::error::EngineError;
+use crate::fault;
 
 /// What it takes to go back over caches that cannot go back by themselves.
 #[derive(Debug, Clone)]
@@ -98,6 +99,7 @@ impl Decoder<'_> {
         if count > revocable {
             return Err(EngineError::NotRevocable { found: count, revocable });
         }
+        let count = fault::taken_back(self.model.fault(), count);
         if count == 0 {
             return Ok(());
         }

@@ -100,7 +100,11 @@ impl Decoder<'_> {
         self.sink.segments.switch(true);
         let logits = self.model.network().forward(ids, &mut caches, &mut self.sink);
         self.sink.segments.switch(false);
-        let logits = logits?;
+        let logits = logits.inspect_err(|_| {
+            if fault::keeps_failed(self.model.fault()) {
+                self.caches.clone_from(&caches);
+            }
+        })?;
         self.plan.convert(&mut caches)?;
         if self.traces() > before {
             fault::point(|| "evaluation".to_owned())?;

@@ -4,14 +4,17 @@
 
 mod attention;
 mod points;
+mod state;
 
 pub(crate) use attention::{attention, mask, softmax};
 pub(crate) use points::{Armed, can_fail, point};
+pub(crate) use state::{
+    called, keeps_failed, loaded, planted, refused, stale, taken_back, trim, trims_anything,
+};
 
 use mlx_rs::{Array, Dtype};
 
 use crate::array::to_host;
-use crate::cache::KvCache;
 use crate::error::EngineError;
 use crate::nn::{Linear, Matrix, Weight};
 use crate::ops;
@@ -51,6 +54,34 @@ pub enum Fault {
     TiedHeadIgnored,
     /// The weights of the picked experts are not brought to a sum of 1.
     UnnormalisedTopK,
+    /// A window is one position narrower than the config says.
+    WindowOneNarrow,
+    /// A trim forgets in the first layer only.
+    TrimFirstLayerOnly,
+    /// The first two layers share one counter, which a trim takes back twice.
+    SharedOffset,
+    /// A trim that must be refused is said to be done.
+    TrimPastWindow,
+    /// Loaded caches stand one position before the saved ones.
+    OffsetNotRestored,
+    /// A loaded window that has wrapped takes another slot for the newest.
+    RingIndexLost,
+    /// A loaded recurrent layer starts from nothing.
+    StateNotRestored,
+    /// The last layer keeps what it had when caches are loaded.
+    LayerNotLoaded,
+    /// Loaded packed keys have the scales of the group before.
+    ScaleOfAnotherGroup,
+    /// The slot behind the newest position counts as one after a call of several.
+    UnusedSlotCounted,
+    /// The first layer's sequences trade places after each call of a batch.
+    RowsSwapped,
+    /// A call that was refused counts as a position.
+    RefusedCallCounted,
+    /// A rollback takes back one token less than it was asked to.
+    RollbackOneShort,
+    /// What a failed step wrote stays, so that the step that follows writes it twice.
+    FailedStepKept,
     /// `abort()` in the third decode step.
     Abort,
     /// The third decode step never ends.
@@ -62,29 +93,54 @@ pub enum Fault {
 /// The decode step, counted from 1, in which the process-killing faults act.
 const FATAL_STEP: usize = 3;
 
+/// Each fault by its name.
+const KNOWN: &[(&str, Fault)] = &[
+    ("rope-base", Fault::RopeBase),
+    ("drop-last-key", Fault::DropLastKey),
+    ("softmax-dtype", Fault::SoftmaxDtype),
+    ("trim-one-short", Fault::TrimOneShort),
+    ("stale-slot", Fault::StaleSlot),
+    ("early-commit", Fault::EarlyCommit),
+    ("wrong-shared-kv", Fault::WrongSharedKv),
+    ("norm-order", Fault::NormOrder),
+    ("forgotten-one-plus", Fault::ForgottenOnePlus),
+    ("wrong-softcap", Fault::WrongSoftcap),
+    ("scale-after", Fault::ScaleAfter),
+    ("qk-norm-after-rope", Fault::QkNormAfterRope),
+    ("swapped-gate-up", Fault::SwappedGateUp),
+    ("embed-scale-dtype", Fault::EmbedScaleDtype),
+    ("tied-head-ignored", Fault::TiedHeadIgnored),
+    ("unnormalised-top-k", Fault::UnnormalisedTopK),
+    ("window-one-narrow", Fault::WindowOneNarrow),
+    ("trim-first-layer-only", Fault::TrimFirstLayerOnly),
+    ("shared-offset", Fault::SharedOffset),
+    ("trim-past-window", Fault::TrimPastWindow),
+    ("offset-not-restored", Fault::OffsetNotRestored),
+    ("ring-index-lost", Fault::RingIndexLost),
+    ("state-not-restored", Fault::StateNotRestored),
+    ("layer-not-loaded", Fault::LayerNotLoaded),
+    ("scale-of-another-group", Fault::ScaleOfAnotherGroup),
+    ("unused-slot-counted", Fault::UnusedSlotCounted),
+    ("rows-swapped", Fault::RowsSwapped),
+    ("refused-call-counted", Fault::RefusedCallCounted),
+    ("rollback-one-short", Fault::RollbackOneShort),
+    ("failed-step-kept", Fault::FailedStepKept),
+    ("abort", Fault::Abort),
+    ("hang", Fault::Hang),
+    ("segv", Fault::Segv),
+];
+
 impl Fault {
     /// Every name [`Fault::parse`] takes.
-    pub const NAMES: &'static [&'static str] = &[
-        "rope-base",
-        "drop-last-key",
-        "softmax-dtype",
-        "trim-one-short",
-        "stale-slot",
-        "early-commit",
-        "wrong-shared-kv",
-        "norm-order",
-        "forgotten-one-plus",
-        "wrong-softcap",
-        "scale-after",
-        "qk-norm-after-rope",
-        "swapped-gate-up",
-        "embed-scale-dtype",
-        "tied-head-ignored",
-        "unnormalised-top-k",
-        "abort",
-        "hang",
-        "segv",
-    ];
+    pub const NAMES: &'static [&'static str] = &{
+        let mut names = [""; KNOWN.len()];
+        let mut at = 0;
+        while at < KNOWN.len() {
+            names[at] = KNOWN[at].0;
+            at += 1;
+        }
+        names
+    };
 
     /// The fault of a name in [`Fault::NAMES`].
     ///
@@ -92,35 +148,11 @@ impl Fault {
     /// [`EngineError::UnknownFault`] for another name, [`EngineError::FaultsCompiledOut`] in a build
     /// without debug assertions.
     pub fn parse(name: &str) -> Result<Self, EngineError> {
-        let fault = match name {
-            "rope-base" => Self::RopeBase,
-            "drop-last-key" => Self::DropLastKey,
-            "softmax-dtype" => Self::SoftmaxDtype,
-            "trim-one-short" => Self::TrimOneShort,
-            "stale-slot" => Self::StaleSlot,
-            "early-commit" => Self::EarlyCommit,
-            "wrong-shared-kv" => Self::WrongSharedKv,
-            "norm-order" => Self::NormOrder,
-            "forgotten-one-plus" => Self::ForgottenOnePlus,
-            "wrong-softcap" => Self::WrongSoftcap,
-            "scale-after" => Self::ScaleAfter,
-            "qk-norm-after-rope" => Self::QkNormAfterRope,
-            "swapped-gate-up" => Self::SwappedGateUp,
-            "embed-scale-dtype" => Self::EmbedScaleDtype,
-            "tied-head-ignored" => Self::TiedHeadIgnored,
-            "unnormalised-top-k" => Self::UnnormalisedTopK,
-            "abort" => Self::Abort,
-            "hang" => Self::Hang,
-            "segv" => Self::Segv,
-            _ => {
-                return Err(EngineError::UnknownFault {
-                    found: name.to_owned(),
-                    known: Self::NAMES,
-                });
-            }
+        let Some((_, fault)) = KNOWN.iter().find(|(known, _)| *known == name) else {
+            return Err(EngineError::UnknownFault { found: name.to_owned(), known: Self::NAMES });
         };
         fault.allowed()?;
-        Ok(fault)
+        Ok(*fault)
     }
 
     /// Refuses the fault in a build that must not carry any.
@@ -188,28 +220,10 @@ pub(crate) fn rope_base(fault: Option<Fault>, base: f64) -> f64 {
     if is(fault, Fault::RopeBase) { base * (1.0 + 1e-3) } else { base }
 }
 
-/// The positions that a trim forgets under a fault, of those it was asked to.
-pub(crate) fn trimmed(fault: Option<Fault>, count: i32) -> i32 {
-    let short = is(fault, Fault::TrimOneShort);
-    if short { (count - 1).max(0) } else { count }
-}
-
 /// The layer whose keys and values another shares under a fault: the first of its kind.
 pub(crate) fn shared_kv(fault: Option<Fault>, donor: usize, first: Option<usize>) -> usize {
     let wrong = is(fault, Fault::WrongSharedKv);
     first.filter(|_| wrong).unwrap_or(donor)
-}
-
-/// The caches that a call leaves behind under a fault: what they were, `count` positions on.
-pub(crate) fn stale(fault: Option<Fault>, before: &[KvCache], count: i32) -> Option<Vec<KvCache>> {
-    if !is(fault, Fault::StaleSlot) {
-        return None;
-    }
-    let mut stale = before.to_vec();
-    for cache in &mut stale {
-        cache.skip(count);
-    }
-    Some(stale)
 }
 
 /// The positions that a denoising step commits under a fault, `[1, n]`: with the first one that it

@@ -72,6 +72,11 @@ pub(crate) trait Network {
         true
     }
 
+    /// The positions there are, where a sequence cannot get longer.
+    fn position_limit(&self) -> Option<usize> {
+        None
+    }
+
     /// Heads and head width of a cache's keys.
     fn kv_shape(&self, _cache: usize) -> [usize; 2] {
         let dims = self.dims();

@@ -6,8 +6,9 @@ use mlx_parity_engine::array::to_host;
 use mlx_parity_engine::cache::{
     KvCache, PlainCache, QuantizedCache, RotatingCache, RotatingQuantizedCache, Rows,
 };
-use mlx_parity_engine::ops::Affine;
 use mlx_parity_engine::ops::packed::{self, Mode, Packed};
+use mlx_parity_engine::ops::{Affine, cast};
+use mlx_rs::Dtype as ArrayDtype;
 use rstest::rstest;
 
 use crate::common::on_mlx_thread;
@@ -94,5 +95,33 @@ fn rows_that_a_layer_borrows_are_never_tiled() {
         let rows = cache.update(&rows(0, 3, 0.0), &rows(0, 3, 0.5)).expect("rows");
         assert_eq!(rows.positions(), 3);
         assert!(matches!(rows.borrowed(), Rows::Packed { route: Route::Stock, .. }));
+    });
+}
+
+/// Keys in bf16 beside values in f32, as an adapter that is not cast can make them.
+#[test]
+fn values_wider_than_keys_keep_the_dtype_that_the_references_give_them() {
+    on_mlx_thread(|| {
+        let packing = Affine { bits: 4, group_size: 32 };
+        let keys = |count| cast(&rows(0, count, 0.0), ArrayDtype::Bfloat16).expect("bf16");
+        let values = |count| rows(0, count, 0.5);
+        let scales = |rows: Rows| match rows {
+            Rows::Packed { keys, values, .. } => [keys.scales.dtype(), values.scales.dtype()],
+            Rows::Plain { .. } => panic!("packed rows"),
+        };
+        let narrow = [ArrayDtype::Bfloat16; 2];
+        let wide = [ArrayDtype::Bfloat16, ArrayDtype::Float32];
+        let mut empty = QuantizedCache::new(packing, Route::Stock);
+        let mut plain = PlainCache::new();
+        plain.update(&keys(250), &values(250)).expect("rows");
+        let mut converted = QuantizedCache::of(&plain, packing, Route::Stock).expect("packed");
+        let mut ring = RotatingQuantizedCache::new(300, 0, packing, Route::Stock);
+        for count in [1, 300, 1] {
+            let update = |cache: &mut QuantizedCache| cache.update(&keys(count), &values(count));
+            assert_eq!(scales(update(&mut empty).expect("rows")), narrow);
+            assert_eq!(scales(update(&mut converted).expect("rows")), wide);
+            let turned = ring.update(&keys(count), &values(count)).expect("rows");
+            assert_eq!(scales(turned), wide);
+        }
     });
 }

@@ -37,6 +37,8 @@ pub enum FaultName {
     MixedTrim,
     /// Calls of several tokens do not see the prefix that a ring keeps.
     KeptPrefix,
+    /// Speculative decoding over a ring that turns is not greedy decoding.
+    Speculative,
     /// Attention over packed keys scales the caller's queries.
     ScaledInPlace,
 }
@@ -77,6 +79,10 @@ fn case(path: &Path, wire: WireDeviation) -> Result<Case, CaseError> {
         (wire.why.trim().is_empty(), "`why` is empty: say what this case is there to catch"),
         (wire.steps == 0 || prompt.len() <= wire.steps, "wanted `steps`, fewer than ids"),
         (prefill_step == 0, "prefill-step is 0, wanted at least 1 token"),
+        (
+            (wire.fault == FaultName::Speculative) != wire.draft.is_some(),
+            "`draft` and the fault `speculative` come together",
+        ),
     ] {
         if wrong {
             return Err(invalid(message));
@@ -134,6 +140,8 @@ mod tests {
 
     #[rstest::rstest]
     #[case::unknown_fault("trim-after-wrap", "trimmed", "unknown variant `trimmed`")]
+    #[case::no_draft("trim-after-wrap", "speculative", "come together")]
+    #[case::draft("steps = 2", "steps = 2\ndraft = 'tiny'", "come together")]
     #[case::steps("steps = 2", "steps = 3", "fewer than ids")]
     #[case::no_steps("steps = 2", "steps = 0", "fewer than ids")]
     #[case::text("ids = [1, 2, 3]", "text = 'x'", "`drawn` ids")]

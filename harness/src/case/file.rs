@@ -12,9 +12,9 @@ use super::{
     Replay,
     denoise_file::{self, WireDenoise},
     deviation::{self, WireDeviation},
-    meta_file, op_file, toml_dir,
+    matrix_file, meta_file, op_file, toml_dir,
 };
-use crate::{row::Tier, synthetic::Lane};
+use crate::{meta::Matrix, row::Tier, synthetic::Lane};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,9 +74,31 @@ pub fn load_all(cases: &Path) -> Result<Vec<Case>, CaseError> {
         all.extend(&path, denoise_file::cases(&path, wire.denoise)?)?;
     }
     for path in toml_dir::files(&cases.join(Tier::Meta.name()))? {
-        all.extend(&path, meta_file::load(&path)?)?;
+        if !path.ends_with(matrix_file::FILE) {
+            all.extend(&path, meta_file::load(&path)?)?;
+        }
+    }
+    if let Some(matrix) = load_matrix(cases)? {
+        all.extend(&matrix_path(cases), matrix.cases())?;
     }
     Ok(all.cases)
+}
+
+/// The matrix of tier meta, over the models of the folder `synthetic` beside `cases`; none where there
+/// is no file of it.
+///
+/// # Errors
+/// A file that is not as it should be: the message names it.
+pub fn load_matrix(cases: &Path) -> Result<Option<Matrix>, CaseError> {
+    let path = matrix_path(cases);
+    if !path.exists() {
+        return Ok(None);
+    }
+    matrix_file::load(&path, &cases.with_file_name("synthetic")).map(Some)
+}
+
+fn matrix_path(cases: &Path) -> PathBuf {
+    cases.join(Tier::Meta.name()).join(matrix_file::FILE)
 }
 
 /// Cases, no id twice.

@@ -10,7 +10,7 @@ pub struct Filter {
     pub ids: Vec<String>,
     /// Tiers.
     pub tiers: Vec<Tier>,
-    /// Of the ops, only the cases marked quick; other tiers are left as they are.
+    /// Of the ops and of tier meta, only the cases marked quick; other tiers are left as they are.
     pub quick: bool,
     /// The cases marked large too.
     pub large: bool,
@@ -39,8 +39,11 @@ impl Filter {
     }
 
     fn fits_size(&self, case: &Case) -> bool {
-        let Kind::Op(op) = &case.kind else { return true };
-        (op.quick || !self.quick) && (self.large || !op.large)
+        match &case.kind {
+            Kind::Op(op) => (op.quick || !self.quick) && (self.large || !op.large),
+            Kind::Meta(meta) => meta.quick || !self.quick,
+            Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) => true,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Case, CaseError, Kind, Prompt, toml_dir};
 use crate::{
-    meta::{ConfigChange, Effect, MetaCase, Path, Relation, Route},
+    meta::{ConfigChange, Effect, Fuzz, KvPacking, MetaCase, Path, Relation, Route},
     row::Tier,
 };
 
@@ -23,28 +23,46 @@ struct WireFile {
 struct WireMeta {
     name: String,
     model: String,
-    prompt: Prompt,
+    /// Of `paths` and `config`; sequences of operations draw their own tokens.
+    prompt: Option<Prompt>,
     why: String,
+    /// Part of `verify --quick`.
+    #[serde(default)]
+    quick: bool,
     #[serde(default)]
     bits_on: Vec<String>,
+    kv: Option<KvPacking>,
     #[serde(default)]
     paths: Vec<WirePath>,
     #[serde(default)]
     config: Vec<WireChange>,
+    fuzz: Option<Fuzz>,
 }
 
-/// One of `chunk`, `trim` with `at`, `refused-trim-at`, `save-at`, `batch`.
+/// One of `again`, `refused-composition`, `chunk`, `trim` or `rollback` with `at`, `speculate`,
+/// `refused-trim-at`, `save-at`, `poison-at`, `refusal-at`,
+/// `compiled-at`, `failed-step-at`, `batch`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct WirePath {
+pub(super) struct WirePath {
+    #[serde(default)]
+    again: bool,
+    #[serde(default)]
+    refused_composition: bool,
     chunk: Option<usize>,
     trim: Option<usize>,
     at: Option<usize>,
     refused_trim_at: Option<usize>,
     save_at: Option<usize>,
+    poison_at: Option<usize>,
+    rollback: Option<usize>,
+    speculate: Option<usize>,
+    refusal_at: Option<usize>,
+    compiled_at: Option<usize>,
+    failed_step_at: Option<usize>,
     batch: Option<usize>,
     relation: Relation,
-    /// Why it is not every bit; only with `close`.
+    /// Why it is not every bit; only with `close` and `near`.
     why: Option<String>,
 }
 
@@ -79,7 +97,27 @@ enum WireEffect {
 /// Reads one file.
 pub fn load(path: &FilePath) -> Result<Vec<Case>, CaseError> {
     let wire: WireFile = toml_dir::read(path)?;
-    wire.case.iter().map(|case| validate(path, case)).collect()
+    let cases = wire.case.iter().map(|case| Ok(in_blocks(validate(path, case)?)));
+    Ok(cases.collect::<Result<Vec<_>, CaseError>>()?.concat())
+}
+
+/// Random sequences of a case; more are several cases, so that each ends soon.
+const BLOCK: u64 = 50;
+
+/// The cases of a case with many random sequences, each named after its first seed.
+fn in_blocks(case: Case) -> Vec<Case> {
+    let Kind::Meta(MetaCase { fuzz: Some(fuzz), .. }) = &case.kind else { return vec![case] };
+    let block = |first| {
+        let mut block = case.clone();
+        block.id = format!("{}/from-{first:04}", case.id);
+        if let Kind::Meta(meta) = &mut block.kind {
+            let sequences = BLOCK.min(fuzz.first + fuzz.sequences - first);
+            meta.fuzz = Some(Fuzz { first, sequences, ..*fuzz });
+        }
+        block
+    };
+    let firsts = (fuzz.first..fuzz.first + fuzz.sequences).step_by(BLOCK as usize);
+    firsts.map(block).collect()
 }
 
 fn validate(path: &FilePath, wire: &WireMeta) -> Result<Case, CaseError> {
@@ -92,19 +130,29 @@ fn validate(path: &FilePath, wire: &WireMeta) -> Result<Case, CaseError> {
     if wire.why.trim().is_empty() {
         return Err(invalid("`why` is empty: say what this case is there to catch".to_owned()));
     }
-    let paths = wire.paths.iter().map(one_path).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+    let paths =
+        wire.paths.iter().map(WirePath::path).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
     let config: Vec<_> =
         wire.config.iter().map(changes).collect::<Result<_, _>>().map_err(invalid)?;
     let case = MetaCase {
         model: wire.model.clone(),
-        prompt: wire.prompt.clone(),
+        prompt: wire.prompt.clone().unwrap_or(Prompt::Ids(Vec::new())),
         bits_on: wire.bits_on.clone(),
+        quick: wire.quick,
+        kv: wire.kv,
         paths,
         config: config.concat(),
+        fuzz: wire.fuzz,
     };
+    if wire.prompt.is_some() == (case.paths.is_empty() && case.config.is_empty()) {
+        let message = "`prompt` goes with `paths` and `config`, and with them alone";
+        return Err(invalid(message.to_owned()));
+    }
     let mut checks = case.checks();
     if checks.is_empty() {
-        return Err(invalid("no `paths` and no `config`: nothing is checked".to_owned()));
+        return Err(invalid(
+            "no `paths`, no `config` and no `fuzz`: nothing is checked".to_owned(),
+        ));
     }
     checks.sort();
     if let Some([twice, _]) = checks.array_windows().find(|[one, next]| one == next) {
@@ -126,34 +174,54 @@ fn validate(path: &FilePath, wire: &WireMeta) -> Result<Case, CaseError> {
     })
 }
 
-fn one_path(wire: &WirePath) -> Result<Path, String> {
-    let WirePath { chunk, trim, at, refused_trim_at, save_at, batch, .. } = *wire;
-    let route = match (chunk, trim.zip(at), refused_trim_at, save_at, batch) {
-        (Some(size), None, None, None, None) => Route::Chunk(size),
-        (None, Some((tokens, at)), None, None, None) => Route::Trim { at, tokens },
-        (None, None, Some(at), None, None) => Route::RefusedTrim { at },
-        (None, None, None, Some(at), None) => Route::Save { at },
-        (None, None, None, None, Some(rows)) => Route::Batch(rows),
-        _ => {
-            let wanted = "one of chunk, trim and at, refused-trim-at, save-at, batch";
-            return Err(format!("a path names {wanted}"));
+impl WirePath {
+    /// The path, checked.
+    pub(super) fn path(&self) -> Result<Path, String> {
+        let route = self.route()?;
+        let why = self.why.as_deref().unwrap_or_default().trim();
+        if (self.relation == Relation::Bits) != why.is_empty() {
+            let name = route.name();
+            return Err(format!(
+                "`{name}`: `why` says why bits may differ, with `close` or `near` and only there"
+            ));
         }
-    };
-    let numbers = [chunk, trim, at, refused_trim_at, save_at, batch];
-    if numbers.contains(&Some(0)) || trim.is_some() != at.is_some() {
-        return Err(format!(
-            "`{}`: wanted numbers above 0, and `at` with `trim` alone",
-            route.name()
-        ));
+        Ok(Path { route, relation: self.relation })
     }
-    let why = wire.why.as_deref().unwrap_or_default().trim();
-    if (wire.relation == Relation::Close) == why.is_empty() {
-        let name = route.name();
-        return Err(format!(
-            "`{name}`: `why` says why bits may differ, with `close` and only there"
-        ));
+
+    fn route(&self) -> Result<Route, String> {
+        let trim = self.trim.zip(self.at);
+        let rollback = self.rollback.zip(self.at);
+        let named = [
+            self.again.then_some(Route::Again),
+            self.refused_composition.then_some(Route::RefusedComposition),
+            self.chunk.map(Route::Chunk),
+            trim.map(|(tokens, at)| Route::Trim { at, tokens }),
+            self.refused_trim_at.map(|at| Route::RefusedTrim { at }),
+            self.save_at.map(|at| Route::Save { at }),
+            self.poison_at.map(|at| Route::Poison { at }),
+            self.refusal_at.map(|at| Route::Refusal { at }),
+            rollback.map(|(tokens, at)| Route::Rollback { at, tokens }),
+            self.speculate.map(Route::Speculate),
+            self.compiled_at.map(|at| Route::Compiled { at }),
+            self.failed_step_at.map(|at| Route::FailedStep { at }),
+            self.batch.map(Route::Batch),
+        ];
+        let mut named = named.into_iter().flatten();
+        let (Some(route), None) = (named.next(), named.next()) else {
+            let wanted = "again, refused-composition, chunk, trim and at, rollback and at, speculate, refused-trim-at, save-at, poison-at, \
+                          refusal-at, compiled-at, failed-step-at, batch";
+            return Err(format!("a path names one of {wanted}"));
+        };
+        if route.numbers().contains(&0)
+            || self.trim.or(self.rollback).is_some() != self.at.is_some()
+        {
+            let name = route.name();
+            return Err(format!(
+                "`{name}`: wanted numbers above 0, and `at` with `trim` and `rollback` alone"
+            ));
+        }
+        Ok(route)
     }
-    Ok(Path { route, relation: wire.relation })
 }
 
 fn changes(wire: &WireChange) -> Result<Vec<ConfigChange>, String> {
@@ -236,7 +304,7 @@ mod tests {
     #[case::twice("\"a\", \"b\"", "\"a\", \"a\"", "stands twice")]
     #[case::no_change("value = 1, ", "", "changes nothing")]
     #[case::unknown_key("chunk", "chunks", "unknown field")]
-    #[case::at_alone("chunk = 2", "chunk = 2, at = 2", "with `trim` alone")]
+    #[case::at_alone("chunk = 2", "chunk = 2, at = 2", "with `trim` and `rollback` alone")]
     fn bad_files_are_refused(#[case] from: &str, #[case] to: &str, #[case] wanted: &str) {
         let text = GOOD.replacen(from, to, 1);
         assert_ne!(text, GOOD);

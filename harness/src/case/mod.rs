@@ -10,6 +10,7 @@ mod denoise_file;
 mod deviation;
 mod file;
 mod filter;
+mod matrix_file;
 mod meta_file;
 mod op_file;
 mod toml_dir;
@@ -23,7 +24,7 @@ pub use self::{
     composition::{Composition, Convert, Kv, LayerPacking, Lora, Packing, Route},
     denoise::{Denoise, DenoiseSettings, SamplerName},
     deviation::{Deviation, FaultName},
-    file::load_all,
+    file::{load_all, load_matrix},
     filter::{Filter, parse_shard},
 };
 use crate::{meta::MetaCase, ops::OpCase, row::Tier};
@@ -206,6 +207,15 @@ impl Case {
     /// Whether a golden answers this case.
     pub fn has_golden(&self) -> bool {
         matches!(self.kind, Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_))
+    }
+
+    /// Whether its golden says that the model itself is right, in no composition but its own.
+    pub fn is_of_the_model(&self) -> bool {
+        match &self.kind {
+            Kind::Replay(replay) => replay.composition.is_none(),
+            Kind::Denoise(_) => true,
+            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => false,
+        }
     }
 
     /// Why the oracle cannot answer, where it cannot: the case is never run and never held.

@@ -1,15 +1,16 @@
 //! Where the reference is wrong: the engine beside the right answer, which it must give, and beside the
 //! wrong one, which it must not.
 
-use std::time::Instant;
+use std::{ops::ControlFlow, path::Path, time::Instant};
 
 use mlx_parity_engine::{
-    Array, Decoder, EngineError, Fault, LoadOptions, Model,
+    Array, Decoder, EngineError, Fault, GenerateOptions, LoadOptions, Model, SpeculateOptions,
     array::{from_host, to_host},
     ops::{
         Affine, ScoreMask,
         packed::{Mode, Packed, scaled_dot_product_attention},
     },
+    speculate,
 };
 use mlx_parity_tensor::{Dtype, HostTensor};
 
@@ -25,6 +26,9 @@ use crate::{
 
 /// Positions a ring of the fault `kept-prefix` holds: `max_kv_size` of the oracle.
 const KEPT_WINDOW: usize = 16;
+
+/// Tokens guessed at a time in the fault `speculative`: `num_draft_tokens` of the oracle.
+const DRAFT_TOKENS: usize = 3;
 
 /// What the queries of the fault `scaled-in-place` are scaled by: that of the oracle.
 const SCALE: f32 = 0.25;
@@ -82,9 +86,6 @@ fn answer(
     files: &ReplayFiles,
     golden: &Golden,
 ) -> Result<Answers, Stop> {
-    if deviation.fault == FaultName::ScaledInPlace {
-        return scaled_in_place(golden);
-    }
     let fault = job.fault.as_deref().map(Fault::parse).transpose()?;
     let options = LoadOptions { fault, ..LoadOptions::default() };
     let model = Model::load(&files.model, &options)?;
@@ -96,15 +97,20 @@ fn answer(
             let logits = decoder.prefill(&deviation.prompt)?;
             Ok(Answers { right: logits.clone(), instead: Ok(logits) })
         }
+        (FaultName::Speculative, Some(draft)) => speculated(&model, draft, deviation),
+        (FaultName::Speculative, None) => Err(Stop::NotAReplay),
         (FaultName::ScaledInPlace, _) => scaled_in_place(golden),
     }
 }
 
-/// The last steps, and the same steps again behind a trim, which must be refused.
+/// The last steps behind a rollback of themselves, and once more behind a trim, which must be refused.
 fn trimmed(model: &Model, deviation: &Deviation) -> Result<Answers, Stop> {
     let mut decoder = Decoder::new(model, deviation.prefill_step);
     let (prompt, steps) = deviation.split();
     decoder.prefill(prompt)?;
+    decoder.checkpoint();
+    stepped(&mut decoder, steps)?;
+    decoder.rollback(steps.len())?;
     let right = stepped(&mut decoder, steps)?;
     let instead = decoder.trim(steps.len()).and_then(|_| stepped(&mut decoder, steps));
     Ok(Answers { right, instead })
@@ -116,6 +122,21 @@ fn stepped(decoder: &mut Decoder<'_>, ids: &[u32]) -> Result<HostTensor, EngineE
     let width = rows.first().map_or(0, |row| row.shape()[1]);
     let dtype = rows.first().map_or(Dtype::F32, HostTensor::dtype);
     Ok(HostTensor::new(dtype, [rows.len(), width], bytes)?)
+}
+
+/// What is generated with a draft model, greedily.
+fn speculated(model: &Model, draft: &Path, deviation: &Deviation) -> Result<Answers, Stop> {
+    let draft = Model::load(draft, &LoadOptions::default())?;
+    let generate = GenerateOptions {
+        prefill_step_size: deviation.prefill_step,
+        eos_token_ids: Vec::new(),
+        ..GenerateOptions::for_model(model, deviation.steps)
+    };
+    let options = SpeculateOptions { generate, draft_tokens: DRAFT_TOKENS };
+    let go_on = |_| ControlFlow::Continue(());
+    let ids = speculate(model, &draft, &deviation.prompt, &options, go_on)?.ids;
+    let ids = HostTensor::from_u32([ids.len()], &ids).map_err(EngineError::from)?;
+    Ok(Answers { right: ids.clone(), instead: Ok(ids) })
 }
 
 /// Attention over packed keys twice with the same arrays: the second answer is both.

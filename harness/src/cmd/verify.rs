@@ -23,7 +23,7 @@ pub struct Args {
     /// Only these tiers: ops, l1, l2, l3, vjp, meta
     #[arg(long, value_delimiter = ',')]
     pub tier: Vec<Tier>,
-    /// Of the ops, only the quick cases
+    /// Of the ops and of tier meta, only the quick cases
     #[arg(long)]
     pub quick: bool,
     /// The cases of 2^31 elements and more too, which need tens of gigabytes of memory
@@ -96,6 +96,7 @@ pub fn run(common: &Common, args: &Args) -> Result {
     screen.bar.finish_and_clear();
     if args.format == Format::Human {
         let mut parts = vec![report::table(&done.rows), report::expected(&done.rows)];
+        parts.extend(done.matrix.as_ref().map(|matrix| report::matrix(matrix, &done.rows)));
         parts.push(report::failures(&done.rows));
         parts.push(report::tally(&done.rows, &done.context));
         parts.retain(|part| !part.is_empty());

@@ -4,6 +4,8 @@
 
 mod budget;
 mod config;
+mod fuzz;
+pub mod matrix;
 mod path;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +13,9 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     budget::{Budget, Kept},
     config::{ConfigChange, Effect},
-    path::{Path, Relation, Route},
+    fuzz::{Forgets, Fuzz, Operation, Sequence},
+    matrix::{CacheKind, Cell, Column, Listed, Matrix},
+    path::{NEAR, Path, Relation, Route},
 };
 use crate::case::Prompt;
 
@@ -26,10 +30,29 @@ pub struct MetaCase {
     /// Backends on which [`Relation::Bits`] has been measured to hold; elsewhere
     /// [`Relation::Close`] is what such a check is held to.
     pub bits_on: Vec<String>,
+    /// Part of `verify --quick`.
+    #[serde(default)]
+    pub quick: bool,
+    /// How every cache of keys and values is packed; absent, none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<KvPacking>,
     /// Other ways to the logits of the prompt.
     pub paths: Vec<Path>,
     /// Changes of the config.
     pub config: Vec<ConfigChange>,
+    /// Random sequences of operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fuzz: Option<Fuzz>,
+}
+
+/// How keys and values are packed, `affine` along the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KvPacking {
+    /// Bits a value.
+    pub bits: i32,
+    /// Values that share a scale and a bias.
+    pub group: i32,
 }
 
 impl MetaCase {
@@ -37,6 +60,7 @@ impl MetaCase {
     pub fn checks(&self) -> Vec<String> {
         let paths = self.paths.iter().map(|path| path.route.name());
         let config = self.config.iter().map(|change| format!("config/{}", change.name));
-        paths.chain(config).collect()
+        let seeds = self.fuzz.iter().flat_map(Fuzz::seeds).map(|seed| format!("seed-{seed:04}"));
+        paths.chain(config).chain(seeds).collect()
     }
 }

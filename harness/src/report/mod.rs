@@ -3,6 +3,7 @@
 mod human;
 mod junit;
 mod markdown;
+mod matrix;
 
 use std::fmt::Write as _;
 
@@ -10,6 +11,7 @@ pub use self::{
     human::{expected, failure, failures, header, table, tally},
     junit::junit,
     markdown::markdown,
+    matrix::matrix,
 };
 use crate::fingerprint::Fingerprint;
 

@@ -21,7 +21,7 @@ fn fnv1a(text: &str) -> u64 {
 }
 
 /// An endless row of 64-bit draws, each reached by its index alone.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream(u64);
 
 impl Stream {

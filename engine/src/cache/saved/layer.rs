@@ -11,6 +11,7 @@ use crate::cache::{
     RotatingCache, RotatingQuantizedCache,
 };
 use crate::composition::{KvBits, Route};
+use crate::error::EngineError;
 use crate::ops::Affine;
 use crate::ops::packed::{Mode, Packed};
 
@@ -65,8 +66,18 @@ pub(super) struct Wanted {
 }
 
 impl Layer {
-    pub(super) fn of(cache: &KvCache) -> Self {
-        match cache {
+    /// Of a cache that can be saved.
+    ///
+    /// # Errors
+    /// [`EngineError::CacheForm`] for one of sequences of several lengths.
+    pub(super) fn of(cache: &KvCache) -> Result<Self, EngineError> {
+        Ok(match cache {
+            KvCache::Padded(_) | KvCache::PaddedRotating(_) => {
+                return Err(EngineError::CacheForm {
+                    found: "sequences of several lengths".to_owned(),
+                    wanted: "one sequence, or several of one length".to_owned(),
+                });
+            }
             KvCache::Plain(cache) => Self::Plain(cache.offset()),
             KvCache::Rotating(cache) => Self::Rotating(cache.counters()),
             KvCache::Quantized(cache) => Self::Quantized(Quantized {
@@ -80,7 +91,7 @@ impl Layer {
             KvCache::Recurrent(cache) => {
                 Self::Recurrent(Recurrent { offset: cache.offset(), form: cache.form() })
             }
-        }
+        })
     }
 
     pub(super) fn offset(self) -> i32 {

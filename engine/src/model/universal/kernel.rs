@@ -80,6 +80,9 @@ fn softcapped(
     }
     if let Some(allowed) = explicit(&fault::mask(fault, mask, [count, seen, newest])?, count, seen)?
     {
+        // A mask a sequence has no axis for groups: the reference aligns its sequences with the heads.
+        let allowed =
+            if grouped && allowed.ndim() == 4 { ops::expand_dims(&allowed, 2)? } else { allowed };
         scores = ops::select(&allowed, &scores, &ops::scalar(lowest(dtype), dtype)?)?;
     }
     let mixed = ops::matmul(&fault::softmax(fault, &scores)?, &values)?;

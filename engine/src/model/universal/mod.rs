@@ -71,11 +71,11 @@ impl Universal {
         })
     }
 
-    /// What the first layer sees of ids that stand at `offset`.
-    fn embed(&self, ids: &Array, offset: i32) -> Result<Array, EngineError> {
+    /// What the first layer sees of ids that come behind what its cache holds.
+    fn embed(&self, ids: &Array, cache: &KvCache) -> Result<Array, EngineError> {
         let h = self.scaled(self.embed_tokens.forward(ids)?)?;
         match &self.positions {
-            Some(positions) => ops::add(&h, &positions.take(offset, h.dim(1))?),
+            Some(positions) => ops::add(&h, &positions.take(cache, h.dim(1))?),
             None => Ok(h),
         }
     }
@@ -115,12 +115,11 @@ impl Network for Universal {
         caches: &mut [KvCache],
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let mut h = self.embed(ids, caches[0].offset())?;
+        let mut h = self.embed(ids, &caches[0])?;
         sink.tap("embed", &h);
         let (count, dtype) = (h.dim(1), h.dtype());
         let [full, sliding] = self.masks(count, caches)?;
-        let query_scale =
-            self.spec.query_scale.map(|scale| scale.of(caches[0].offset(), count, dtype));
+        let query_scale = self.spec.query_scale.map(|scale| scale.of(&caches[0], count, dtype));
         let query_scale = query_scale.transpose()?;
         for (i, (layer, cache)) in self.layers.iter().zip(caches).enumerate() {
             sink.enter(Some(i));
@@ -155,6 +154,10 @@ impl Network for Universal {
         self.layers.iter().all(|layer| layer.attention.reads_packed(self.dtype()))
     }
 
+    fn position_limit(&self) -> Option<usize> {
+        self.positions.as_ref().map(Positions::rows)
+    }
+
     fn length_limit(&self) -> Option<i32> {
         self.layers.iter().find_map(|layer| layer.attention.length_limit())
     }
@@ -173,15 +176,18 @@ impl Network for Universal {
 }
 
 impl QueryScale {
-    /// The factors `[count, 1]` of positions from `offset` on.
-    fn of(self, offset: i32, count: i32, dtype: Dtype) -> Result<Array, EngineError> {
+    /// The factors of `count` positions from where a cache stands: `[count, 1]`, or `[sequences, 1, count,
+    /// 1]` where its sequences differ in length.
+    fn of(self, cache: &KvCache, count: i32, dtype: Dtype) -> Result<Array, EngineError> {
         let number = |value: f64| ops::scalar(value, Dtype::Float32);
-        let positions = ops::add(&ops::arange(0, count)?, &Array::from_int(offset))?;
+        let positions = positions::positions(cache, count)?;
         let positions = ops::cast(&positions, Dtype::Float32)?;
         // `mx.floor_divide` of floats is the reference's floor of a quotient.
         let times = ops::floor_divide(&positions, &number(self.original as f64)?)?;
         let growth = ops::log(&ops::add(&number(1.0)?, &times)?)?;
         let factors = ops::add(&number(1.0)?, &ops::multiply(&number(self.beta)?, &growth)?)?;
-        ops::cast(&ops::expand_dims(&factors, 1)?, dtype)
+        let factors = ops::expand_dims(&factors, -1)?;
+        let several = factors.ndim() == 3;
+        ops::cast(&if several { ops::expand_dims(&factors, 1)? } else { factors }, dtype)
     }
 }

@@ -1,7 +1,10 @@
 //! Tier meta: a model asked the same thing in several ways, and its config perturbed.
 
 mod config;
+mod fuzz;
 mod paths;
+mod player;
+mod staged;
 mod truth;
 
 use std::{cell::OnceCell, path::Path, time::Instant};
@@ -10,12 +13,12 @@ use mlx_parity_engine::{EngineError, Fault, LoadOptions, Model, Tokenizer};
 use mlx_parity_oracles::OracleError;
 use mlx_parity_tensor::{HostTensor, TensorError};
 
-use self::truth::Truth;
+use self::{player::Known, truth::Truth};
 use crate::{
     case::{Kind, Prompt},
     check,
     compare::{BitReport, ToleranceReport, error::LengthMismatch},
-    meta::MetaCase,
+    meta::{KvPacking, MetaCase},
     row::{NotRunKind, Outcome, Row},
     worker::Job,
 };
@@ -61,6 +64,22 @@ enum MetaError {
         /// What it had to do.
         wanted: &'static str,
     },
+    /// An operation of a random sequence.
+    #[error("seed {seed}: {source}, after: {history}")]
+    Sequence {
+        /// The seed.
+        seed: u64,
+        /// The operations, the failed one last.
+        history: String,
+        /// What it was.
+        source: Box<MetaError>,
+    },
+    /// A call that had to be refused was taken.
+    #[error("{what} was taken, wanted a refusal")]
+    NotRefused {
+        /// What was taken.
+        what: &'static str,
+    },
     /// A job of another kind, or without its model.
     #[error("the job came without a model for this case")]
     NoModel,
@@ -83,6 +102,8 @@ struct Bench<'a> {
     options: LoadOptions,
     /// Whether this backend is one where the case claims equal bits.
     bits: bool,
+    kv: Option<KvPacking>,
+    known: Known,
     truth: Truth<'a>,
     /// What the model says under its own config, once it was asked.
     unchanged: OnceCell<HostTensor>,
@@ -105,6 +126,11 @@ pub fn run(job: &Job, emit: &mut dyn FnMut(Row)) {
         let started = Instant::now();
         emit(row(job, id, started, config::check(&bench, change)));
     }
+    let seeds = case.fuzz.iter().flat_map(|fuzz| fuzz.seeds().map(move |seed| (fuzz, seed)));
+    for ((fuzz, seed), id) in seeds.zip(&mut ids) {
+        let started = Instant::now();
+        emit(row(job, id, started, fuzz::check(&bench, fuzz, seed)));
+    }
 }
 
 fn bench<'a>(job: &'a Job, case: &MetaCase) -> Result<Bench<'a>, MetaError> {
@@ -119,7 +145,17 @@ fn bench<'a>(job: &'a Job, case: &MetaCase) -> Result<Bench<'a>, MetaError> {
     let backend = mlx_parity_engine::runtime_info()?.backend;
     let bits = case.bits_on.contains(&backend);
     let (truth, unchanged) = (Truth::new(dir), OnceCell::new());
-    Ok(Bench { dir, model, ids, options, bits, truth, unchanged })
+    Ok(Bench {
+        dir,
+        model,
+        ids,
+        options,
+        bits,
+        kv: case.kv,
+        known: Known::default(),
+        truth,
+        unchanged,
+    })
 }
 
 /// The rows of a case that could not begin.
