@@ -276,7 +276,7 @@ fn write_reports(
     let mut summary = report::markdown(rows, context);
     let matrix = matrix.map(|matrix| report::matrix(matrix, rows)).unwrap_or_default();
     if !matrix.is_empty() {
-        summary.push_str(&format!("\n```text\n{matrix}\n```\n"));
+        summary = format!("{summary}\n```text\n{matrix}\n```\n");
     }
     crate::record::write_atomic(&record.dir().join("summary.md"), summary.as_bytes())
 }

@@ -1,6 +1,5 @@
 //! Deliberate faults of what a decoder keeps between calls, with the real binary: each is caught by the
 //! check that is there for it, by random operations too, and shows nothing where nothing is kept.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 

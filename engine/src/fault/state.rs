@@ -51,7 +51,9 @@ pub(crate) fn called(
     [rows, count]: [usize; 2],
 ) -> Result<(), EngineError> {
     if is(fault, Fault::UnusedSlotCounted) && count > 1 {
-        caches.iter_mut().for_each(|cache| cache.skip(1));
+        for cache in caches.iter_mut() {
+            cache.skip(1);
+        }
     }
     match caches {
         [first, ..] if is(fault, Fault::RowsSwapped) && rows > 1 => first.reverse(),
@@ -62,7 +64,9 @@ pub(crate) fn called(
 /// Caches after a call that was refused, under a fault.
 pub(crate) fn refused(fault: Option<Fault>, caches: &mut [KvCache]) {
     if is(fault, Fault::RefusedCallCounted) {
-        caches.iter_mut().for_each(|cache| cache.skip(1));
+        for cache in caches.iter_mut() {
+            cache.skip(1);
+        }
     }
 }
 

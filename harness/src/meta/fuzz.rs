@@ -76,7 +76,7 @@ pub struct Sequence {
     pub rows: usize,
     /// Tokens of a prompt that one call takes.
     pub step: usize,
-    /// The operations, in order.
+    /// The operations, in order; the last one decodes, so that all that is there is looked at.
     pub operations: Vec<Operation>,
     stream: Stream,
 }
@@ -85,6 +85,10 @@ pub struct Sequence {
 const LONGEST: usize = 48;
 /// Draws before those of tokens.
 const TOKENS: u64 = 1 << 32;
+/// Draws that say where answers are looked at.
+const LOOKS: u64 = 1 << 16;
+/// Of so many answers, but for the last, one is looked at: each costs a run from scratch.
+const ANSWERS: u64 = 12;
 
 impl Fuzz {
     /// The seeds.
@@ -138,7 +142,10 @@ impl Fuzz {
         Sequence {
             rows: 1 + draw(0, 3),
             step: 1 + draw(TOKENS - 1, 20),
-            operations: std::iter::once(first).chain(operations).collect(),
+            operations: std::iter::once(first)
+                .chain(operations)
+                .chain([Operation::Decode])
+                .collect(),
             stream,
         }
     }
@@ -151,14 +158,27 @@ impl Sequence {
         (self.stream.draw(draw) % vocabulary as u64) as u32
     }
 
-    /// Tokens that an operation adds to rows of a length; none where they would get too long.
-    pub fn tokens(operation: Operation, length: usize) -> usize {
-        let count = match operation {
+    /// Tokens that operation `at` adds to rows of a length; none where they would get too long.
+    pub fn tokens(&self, at: usize, length: usize) -> usize {
+        let count = match self.operations[at] {
             Operation::Prefill(count) => count,
             Operation::Decode => 1,
             _ => 0,
         };
-        if length + count > LONGEST { 0 } else { count }
+        if length + count > LONGEST && !self.is_last(at) { 0 } else { count }
+    }
+
+    /// The row whose answer to operation `at` is looked at, if one is: always to the last, and to what is
+    /// lost next, as other caches are loaded.
+    pub fn looks(&self, at: usize) -> Option<usize> {
+        let lost = self.operations.get(at + 1) == Some(&Operation::Load);
+        let draw = self.stream.draw(LOOKS + at as u64);
+        let drawn = draw.is_multiple_of(ANSWERS);
+        (lost || drawn || self.is_last(at)).then(|| (draw / ANSWERS) as usize % self.rows)
+    }
+
+    fn is_last(&self, at: usize) -> bool {
+        at + 1 == self.operations.len()
     }
 }
 
@@ -222,9 +242,10 @@ mod tests {
         let (mut kinds, mut longest) = (HashSet::new(), 0);
         for seed in FUZZ.seeds() {
             let mut length = 0;
-            for operation in FUZZ.sequence(seed).operations {
-                kinds.insert(std::mem::discriminant(&operation));
-                length += Sequence::tokens(operation, length);
+            let sequence = FUZZ.sequence(seed);
+            for (at, operation) in sequence.operations.iter().enumerate() {
+                kinds.insert(std::mem::discriminant(operation));
+                length += sequence.tokens(at, length);
             }
             longest = longest.max(length);
         }

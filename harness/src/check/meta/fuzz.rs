@@ -108,7 +108,8 @@ impl Run<'_> {
 
     /// New tokens, and what the model says to them.
     fn advance(&mut self, at: usize, operation: Operation) -> Result<Difference, MetaError> {
-        let (count, start) = (Sequence::tokens(operation, self.length()), self.length());
+        let start = self.length();
+        let count = self.sequence.tokens(at, start);
         if count == 0 {
             return Ok(None);
         }
@@ -128,29 +129,33 @@ impl Run<'_> {
             row.extend(new);
         }
         self.kept.calls.push((start, at));
-        self.compare(start, &found)
+        match self.sequence.looks(at) {
+            Some(row) => self.compare(row, start, &found[row]),
+            None => Ok(None),
+        }
     }
 
-    /// Each row from scratch: all its tokens at once, and, where a window stores rows in the order of the
+    /// A row from scratch: all its tokens at once, and, where a window stores rows in the order of the
     /// calls, in the calls that brought them.
-    fn compare(&self, start: usize, found: &[HostTensor]) -> Result<Difference, MetaError> {
-        for (row, (ids, found)) in self.kept.rows.iter().zip(found).enumerate() {
-            let wanted = self.player.start(ids.len())?.prefill(ids)?;
-            let wanted = wanted.rows(start..ids.len());
-            let turns = matches!(self.fuzz.forgets, Forgets::Window(_));
-            // A rounding may move a packed value by a whole step.
-            let near = turns && !self.player.packs();
-            if near && !nearness(found, &wanted)?.held {
-                let report = bit_exact(&found.view(), &wanted.view());
-                return Ok(Some((format!("row {row}, against all tokens at once,"), report)));
-            }
-            let wanted = if turns { self.again(ids)? } else { wanted };
+    fn compare(
+        &self,
+        row: usize,
+        start: usize,
+        found: &HostTensor,
+    ) -> Result<Difference, MetaError> {
+        let ids = &self.kept.rows[row];
+        let wanted = self.player.start(ids.len())?.prefill(ids)?;
+        let wanted = wanted.rows(start..ids.len());
+        let turns = matches!(self.fuzz.forgets, Forgets::Window(_));
+        // A rounding may move a packed value by a whole step.
+        let near = turns && !self.player.packs();
+        if near && !nearness(found, &wanted)?.held {
             let report = bit_exact(&found.view(), &wanted.view());
-            if !report.is_exact() {
-                return Ok(Some((format!("row {row}"), report)));
-            }
+            return Ok(Some((format!("row {row}, against all tokens at once,"), report)));
         }
-        Ok(None)
+        let wanted = if turns { self.again(ids)? } else { wanted };
+        let report = bit_exact(&found.view(), &wanted.view());
+        Ok((!report.is_exact()).then(|| (format!("row {row}"), report)))
     }
 
     /// What the last call says to a row that is run in the same calls.
