@@ -88,9 +88,9 @@ pub(super) fn check(player: &Player, ids: &[u32]) -> Result<Vec<Pair>, MetaError
     let prompts = [9, 20, 5, 12].map(|prompt: usize| prompt.min(ids.len()));
     let mut all: Vec<Request> = (0..4)
         .map(|row| {
-            let mut ids = ids.to_vec();
-            ids.rotate_left(7 * row % ids.len());
-            Request::new(ids, prompts[row])
+            let mut own = ids.to_vec();
+            own.rotate_left(7 * row % ids.len());
+            Request::new(own, prompts[row])
         })
         .collect();
     let mut batch = Batch::new(player.model, 6)?;
