@@ -11,6 +11,7 @@ use crate::cache::KvCache;
 use crate::composition::Lora;
 use crate::decoder::Decoder;
 use crate::error::EngineError;
+use crate::fault;
 use crate::model::{Model, Rung};
 use crate::ops::{self, Axes};
 use crate::taps::TapSink;
@@ -165,6 +166,7 @@ impl<'m> Batch<'m> {
             }
             self.caches = all;
         }
+        fault::joined(self.model.fault(), &mut self.caches);
         let first = self.rows.len();
         for next in next {
             self.rows.push(Row { id: RowId(self.joined), next, logits: None });
@@ -188,8 +190,7 @@ impl<'m> Batch<'m> {
         let ids: Vec<&[u32]> = ids.iter().map(<[u32; 1]>::as_slice).collect();
         let logits = call(self.model, &ids, &mut self.caches)?;
         let logits = ops::reshape(&logits, &[ids.len() as i32, -1])?;
-        let logprobs =
-            ops::subtract(&logits, &ops::logsumexp(&logits, Axes::Of(&[-1]), true)?)?;
+        let logprobs = ops::subtract(&logits, &ops::logsumexp(&logits, Axes::Of(&[-1]), true)?)?;
         let chosen = read::<u32>("choices", &ops::argmax_last(&logprobs)?)?;
         for (at, (row, chosen)) in self.rows.iter_mut().zip(chosen).enumerate() {
             let at = at as i32;

@@ -22,44 +22,55 @@ fn rows(batch: i32, count: i32, width: i32) -> Array {
     Array::from_slice(&data, &[batch, 2, count, width])
 }
 
-/// A call of a decoder that holds [`IDS`], and whether what it says is right.
-type Bad = (fn(&mut Decoder) -> Option<EngineError>, fn(&EngineError) -> bool);
+/// What is tried of a decoder that holds [`IDS`], and whether what it says is right.
+type Bad = (&'static str, fn(&mut Decoder) -> Option<EngineError>, fn(&EngineError) -> bool);
 
-#[rstest]
-#[case::no_ids((|d| d.prefill(&[]).err(), |e| matches!(e, EngineError::EmptyPrompt)))]
-#[case::no_rows((|d| d.prefill_batch(&[]).err(), |e| matches!(e, EngineError::EmptyPrompt)))]
-#[case::nothing_to_verify((|d| d.verify(&[]).err(), |e| matches!(e, EngineError::EmptyPrompt)))]
-#[case::id_in_a_step((
-    |d| d.step(VOCAB as u32).err(),
-    |e| matches!(e, EngineError::TokenOutOfRange { position: 0, vocab_size: VOCAB, .. })
-))]
-#[case::id_in_a_prompt((
-    |d| d.prefill(&[1, 2, u32::MAX]).err(),
-    |e| matches!(e, EngineError::TokenOutOfRange { id: u32::MAX, position: 2, .. })
-))]
-#[case::id_to_verify((
-    |d| d.verify(&[1, VOCAB as u32]).err(),
-    |e| matches!(e, EngineError::TokenOutOfRange { position: 1, .. })
-))]
-#[case::too_many_rows((
-    |d| d.step_batch(&[1, 2]).err(),
-    |e| matches!(e, EngineError::BatchSize { found: 2, wanted: 1 })
-))]
-#[case::rollback_beyond((
-    |d| d.rollback(11).err(),
-    |e| matches!(e, EngineError::NotRevocable { found: 11, revocable: 10 })
-))]
-fn a_bad_call_is_refused_and_changes_nothing(#[case] (call, right): Bad) {
-    on_mlx_thread(move || {
+const BAD: [Bad; 8] = [
+    ("no ids", |d| d.prefill(&[]).err(), |e| matches!(e, EngineError::EmptyPrompt)),
+    ("no rows", |d| d.prefill_batch(&[]).err(), |e| matches!(e, EngineError::EmptyPrompt)),
+    ("nothing to verify", |d| d.verify(&[]).err(), |e| matches!(e, EngineError::EmptyPrompt)),
+    (
+        "an id in a step",
+        |d| d.step(VOCAB as u32).err(),
+        |e| matches!(e, EngineError::TokenOutOfRange { position: 0, vocab_size: VOCAB, .. }),
+    ),
+    (
+        "an id in a prompt",
+        |d| d.prefill(&[1, 2, u32::MAX]).err(),
+        |e| matches!(e, EngineError::TokenOutOfRange { id: u32::MAX, position: 2, .. }),
+    ),
+    (
+        "an id to verify",
+        |d| d.verify(&[1, VOCAB as u32]).err(),
+        |e| matches!(e, EngineError::TokenOutOfRange { position: 1, .. }),
+    ),
+    (
+        "too many rows",
+        |d| d.step_batch(&[1, 2]).err(),
+        |e| matches!(e, EngineError::BatchSize { found: 2, wanted: 1 }),
+    ),
+    (
+        "a rollback beyond the length",
+        |d| d.rollback(11).err(),
+        |e| matches!(e, EngineError::NotRevocable { found: 11, .. }),
+    ),
+];
+
+#[test]
+fn a_bad_call_is_refused_and_changes_nothing() {
+    on_mlx_thread(|| {
         let model = Folder::llama(Dtype::F32).load().expect("a model");
-        let mut decoder = Decoder::new(&model, 4);
-        decoder.prefill(&IDS).expect("a prompt");
-        let error = call(&mut decoder).expect("a refusal");
-        assert!(right(&error), "{error:?}");
-        assert_eq!(decoder.offset(), IDS.len());
         let mut straight = Decoder::new(&model, 4);
         straight.prefill(&IDS).expect("a prompt");
-        assert_eq!(decoder.step(1).expect("a step"), straight.step(1).expect("a step"));
+        let wanted = straight.step(1).expect("a step");
+        for (what, call, right) in BAD {
+            let mut decoder = Decoder::new(&model, 4);
+            decoder.prefill(&IDS).expect("a prompt");
+            let error = call(&mut decoder).expect(what);
+            assert!(right(&error), "{what}: {error:?}");
+            assert_eq!(decoder.offset(), IDS.len(), "{what}");
+            assert_eq!(decoder.step(1).expect("a step"), wanted, "{what}");
+        }
     });
 }
 

@@ -35,7 +35,8 @@ fn caught(row: &Row) -> bool {
 #[case::state_not_restored("state-not-restored", RECURRENT, "save-at-9")]
 #[case::layer_not_loaded("layer-not-loaded", PLAIN, "save-at-9")]
 #[case::scale_of_the_wrong_group("scale-of-another-group", PACKED, "save-at-9")]
-#[case::padding_counted("unused-slot-counted", PLAIN, "chunk-7")]
+#[case::unused_slot_counted("unused-slot-counted", PLAIN, "chunk-7")]
+#[case::padding_counted("padding-counted", PLAIN, "join-and-leave")]
 #[case::rows_of_a_batch("rows-swapped", PLAIN, "batch-3")]
 #[case::failed_call_counted("refused-call-counted", PLAIN, "refusal-at-20")]
 #[case::speculation_one_short("rollback-one-short", WINDOW, "rollback-5-at-33")]
@@ -61,7 +62,7 @@ fn each_fault_of_the_state_is_caught(#[case] fault: &str, #[case] case: &str, #[
 #[case::offset_not_restored("offset-not-restored", "meta/fuzz/plain-quick/from-0001")]
 #[case::ring_index_lost("ring-index-lost", "meta/fuzz/window-quick/from-0001")]
 #[case::layer_not_loaded("layer-not-loaded", "meta/fuzz/plain-quick/from-0001")]
-#[case::padding_counted("unused-slot-counted", "meta/fuzz/plain-quick/from-0001")]
+#[case::unused_slot_counted("unused-slot-counted", "meta/fuzz/plain-quick/from-0001")]
 #[case::rows_of_a_batch("rows-swapped", "meta/fuzz/plain-quick/from-0001")]
 #[case::failed_call_counted("refused-call-counted", "meta/fuzz/plain-quick/from-0001")]
 fn random_operations_catch_each_fault(#[case] fault: &str, #[case] case: &str) {

@@ -1,6 +1,6 @@
 """mlx-lm's side of `cargo xtask bench decode` and `bench caches`: loads a folder, then plays a turn for each line.
 
-    {"ids": [...], "tokens": 128, "options": {"kv_bits": 8, "kv_group_size": 32}}
+    {"ids": [...], "tokens": 128, "options": {"kv_bits": 8, "quantized_kv_start": 0}}
     {"prefill": seconds, "decode": seconds, "ids": [...]}
 
 A turn is `generate_step` with its greedy sampler and the options, if any, from the prompt's ids to the

@@ -46,6 +46,11 @@ impl PaddedCache {
         &self.padding
     }
 
+    /// For a deliberate fault.
+    pub(super) fn padding_mut(&mut self) -> &mut [i32] {
+        &mut self.padding
+    }
+
     pub(super) fn buffers(&self) -> Option<&Buffers> {
         self.rows.buffers()
     }

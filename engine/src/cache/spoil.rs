@@ -58,6 +58,13 @@ impl KvCache {
         }
     }
 
+    /// A batch without padding: all rows count.
+    pub(crate) fn forget_padding(&mut self) {
+        if let Self::Padded(cache) = self {
+            cache.padding_mut().fill(0);
+        }
+    }
+
     /// Packed keys whose scales are those of the group before, or of the position before where a head is
     /// one group.
     pub(crate) fn shift_scales(&mut self) -> Result<(), EngineError> {

@@ -9,7 +9,7 @@ mod state;
 pub(crate) use attention::{attention, mask, softmax};
 pub(crate) use points::{Armed, can_fail, point};
 pub(crate) use state::{
-    called, keeps_failed, loaded, planted, refused, stale, taken_back, trim, trims_anything,
+    called, joined, keeps_failed, loaded, planted, refused, stale, taken_back, trim, trims_anything,
 };
 
 use mlx_rs::{Array, Dtype};
@@ -82,6 +82,8 @@ pub enum Fault {
     RollbackOneShort,
     /// What a failed step wrote stays, so that the step that follows writes it twice.
     FailedStepKept,
+    /// Padding of a batch counts as positions of its sequences.
+    PaddingCounted,
     /// `abort()` in the third decode step.
     Abort,
     /// The third decode step never ends.
@@ -125,6 +127,7 @@ const KNOWN: &[(&str, Fault)] = &[
     ("refused-call-counted", Fault::RefusedCallCounted),
     ("rollback-one-short", Fault::RollbackOneShort),
     ("failed-step-kept", Fault::FailedStepKept),
+    ("padding-counted", Fault::PaddingCounted),
     ("abort", Fault::Abort),
     ("hang", Fault::Hang),
     ("segv", Fault::Segv),

@@ -72,10 +72,10 @@ pub(crate) fn loaded(
     mut caches: Vec<KvCache>,
     before: &[KvCache],
 ) -> Result<Vec<KvCache>, EngineError> {
-    if is(fault, Fault::LayerNotLoaded) {
-        if let (Some(last), Some(before)) = (caches.last_mut(), before.last()) {
-            *last = before.clone();
-        }
+    if is(fault, Fault::LayerNotLoaded)
+        && let (Some(last), Some(before)) = (caches.last_mut(), before.last())
+    {
+        *last = before.clone();
     }
     for cache in &mut caches {
         match fault {
@@ -98,4 +98,11 @@ pub(crate) fn taken_back(fault: Option<Fault>, count: usize) -> usize {
 /// Whether what a failed step wrote stays under a fault.
 pub(crate) fn keeps_failed(fault: Option<Fault>) -> bool {
     is(fault, Fault::FailedStepKept)
+}
+
+/// Caches of a batch that another has joined, under a fault.
+pub(crate) fn joined(fault: Option<Fault>, caches: &mut [KvCache]) {
+    if is(fault, Fault::PaddingCounted) {
+        caches.iter_mut().for_each(KvCache::forget_padding);
+    }
 }

@@ -49,7 +49,9 @@ impl Request {
     pub fn of(kv: Option<Kv>) -> Self {
         let options = match kv {
             None => json!({}),
-            Some(Kv { bits, group }) => json!({"kv_bits": bits, "kv_group_size": group}),
+            Some(Kv { bits, group }) => {
+                json!({"kv_bits": bits, "kv_group_size": group, "quantized_kv_start": 0})
+            }
         };
         Self { ids: Vec::new(), tokens: 0, mode: Mode::Eager, kv, options }
     }

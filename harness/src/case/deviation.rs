@@ -39,6 +39,8 @@ pub enum FaultName {
     KeptPrefix,
     /// Speculative decoding over a ring that turns is not greedy decoding.
     Speculative,
+    /// As many padded rows as key heads mix.
+    PaddedBatch,
     /// Attention over packed keys scales the caller's queries.
     ScaledInPlace,
 }

@@ -39,7 +39,7 @@ struct WireMeta {
     fuzz: Option<Fuzz>,
 }
 
-/// One of `again`, `refused-composition`, `chunk`, `trim` or `rollback` with `at`, `speculate`,
+/// One of `again`, `join-and-leave`, `refused-composition`, `chunk`, `trim` or `rollback` with `at`, `speculate`,
 /// `refused-trim-at`, `save-at`, `poison-at`, `refusal-at`,
 /// `compiled-at`, `failed-step-at`, `batch`.
 #[derive(Deserialize)]
@@ -47,6 +47,8 @@ struct WireMeta {
 pub(super) struct WirePath {
     #[serde(default)]
     again: bool,
+    #[serde(default)]
+    join_and_leave: bool,
     #[serde(default)]
     refused_composition: bool,
     chunk: Option<usize>,
@@ -193,6 +195,7 @@ impl WirePath {
         let rollback = self.rollback.zip(self.at);
         let named = [
             self.again.then_some(Route::Again),
+            self.join_and_leave.then_some(Route::JoinAndLeave),
             self.refused_composition.then_some(Route::RefusedComposition),
             self.chunk.map(Route::Chunk),
             trim.map(|(tokens, at)| Route::Trim { at, tokens }),
@@ -208,7 +211,7 @@ impl WirePath {
         ];
         let mut named = named.into_iter().flatten();
         let (Some(route), None) = (named.next(), named.next()) else {
-            let wanted = "again, refused-composition, chunk, trim and at, rollback and at, speculate, refused-trim-at, save-at, poison-at, \
+            let wanted = "again, join-and-leave, refused-composition, chunk, trim and at, rollback and at, speculate, refused-trim-at, save-at, poison-at, \
                           refusal-at, compiled-at, failed-step-at, batch";
             return Err(format!("a path names one of {wanted}"));
         };

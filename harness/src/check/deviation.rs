@@ -4,7 +4,8 @@
 use std::{ops::ControlFlow, path::Path, time::Instant};
 
 use mlx_parity_engine::{
-    Array, Decoder, EngineError, Fault, GenerateOptions, LoadOptions, Model, SpeculateOptions,
+    Array, Batch, Decoder, EngineError, Fault, GenerateOptions, LoadOptions, Model,
+    SpeculateOptions,
     array::{from_host, to_host},
     ops::{
         Affine, ScoreMask,
@@ -99,6 +100,7 @@ fn answer(
         }
         (FaultName::Speculative, Some(draft)) => speculated(&model, draft, deviation),
         (FaultName::Speculative, None) => Err(Stop::NotAReplay),
+        (FaultName::PaddedBatch, _) => padded(&model, deviation),
         (FaultName::ScaledInPlace, _) => scaled_in_place(golden),
     }
 }
@@ -118,6 +120,11 @@ fn trimmed(model: &Model, deviation: &Deviation) -> Result<Answers, Stop> {
 
 fn stepped(decoder: &mut Decoder<'_>, ids: &[u32]) -> Result<HostTensor, EngineError> {
     let rows: Vec<_> = ids.iter().map(|id| decoder.step(*id)).collect::<Result<_, _>>()?;
+    stacked(&rows)
+}
+
+/// Logits `[1, vocab]` below each other.
+fn stacked(rows: &[HostTensor]) -> Result<HostTensor, EngineError> {
     let bytes = rows.iter().flat_map(HostTensor::bytes).copied().collect();
     let width = rows.first().map_or(0, |row| row.shape()[1]);
     let dtype = rows.first().map_or(Dtype::F32, HostTensor::dtype);
@@ -137,6 +144,24 @@ fn speculated(model: &Model, draft: &Path, deviation: &Deviation) -> Result<Answ
     let ids = speculate(model, &draft, &deviation.prompt, &options, go_on)?.ids;
     let ids = HostTensor::from_u32([ids.len()], &ids).map_err(EngineError::from)?;
     Ok(Answers { right: ids.clone(), instead: Ok(ids) })
+}
+
+/// The second of two rows, which holds half of the first one's prompt: the logits of its single steps, the
+/// first of which is the last id of the prompt.
+fn padded(model: &Model, deviation: &Deviation) -> Result<Answers, Stop> {
+    let (prompt, steps) = deviation.split();
+    let mut batch = Batch::new(model, deviation.prefill_step)?;
+    let rows = batch.join_padded(&[prompt, &prompt[prompt.len() / 2..]])?;
+    let mut found = Vec::new();
+    for next in steps.iter().map(Some).chain([None]) {
+        batch.step()?;
+        found.extend(batch.logits(rows[1])?);
+        for (row, id) in rows.iter().zip(next.into_iter().cycle()) {
+            batch.force(*row, *id)?;
+        }
+    }
+    let logits = stacked(&found)?;
+    Ok(Answers { right: logits.clone(), instead: Ok(logits) })
 }
 
 /// Attention over packed keys twice with the same arrays: the second answer is both.

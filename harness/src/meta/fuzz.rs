@@ -16,6 +16,24 @@ pub struct Fuzz {
     pub operations: usize,
     /// What a trim can take back.
     pub forgets: Forgets,
+    /// Whether requests join and leave a batch instead.
+    #[serde(default)]
+    pub batch: bool,
+}
+
+/// One operation on a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchOperation {
+    /// A request with a prompt of so many tokens.
+    Join(usize),
+    /// Two requests at once.
+    JoinTwo(usize, usize),
+    /// One token of each request, and of each that has left.
+    Step,
+    /// A request leaves and goes on alone.
+    Leave(usize),
+    /// One that is alone comes back.
+    Return(usize),
 }
 
 /// When newest tokens cannot be forgotten any more.
@@ -39,6 +57,8 @@ pub enum Operation {
     Decode,
     /// So many of the newest tokens are forgotten, or the trim is refused and changes nothing.
     Trim(usize),
+    /// So many others in one call, taken back; of a single row only.
+    Rollback(usize),
     /// The caches are written to a file.
     Save,
     /// Caches of the last file, where there is one, in a fresh decoder.
@@ -72,6 +92,30 @@ impl Fuzz {
         self.first..self.first + self.sequences
     }
 
+    /// The operations on a batch of a seed.
+    pub fn batch_operations(&self, seed: u64) -> Vec<BatchOperation> {
+        let stream = Stream::named(&format!("batch {seed}"));
+        let draw = |at: u64, below: u64| (stream.draw(at) % below) as usize;
+        let operation = |at: u64| {
+            let prompt = |nth| 1 + draw(4 * at + nth, 20);
+            match draw(4 * at, 16) {
+                0..2 => BatchOperation::Join(prompt(1)),
+                2 => BatchOperation::JoinTwo(prompt(1), prompt(2)),
+                3 => BatchOperation::Leave(draw(4 * at + 1, 8)),
+                4 => BatchOperation::Return(draw(4 * at + 1, 8)),
+                _ => BatchOperation::Step,
+            }
+        };
+        let first = BatchOperation::Join(1 + draw(u64::MAX, 20));
+        std::iter::once(first).chain((0..self.operations as u64).map(operation)).collect()
+    }
+
+    /// The tokens of a request of a batch.
+    pub fn tokens(&self, seed: u64, request: usize, vocabulary: usize) -> Vec<u32> {
+        let stream = Stream::named(&format!("batch {seed}, request {request}"));
+        (0..LONGEST as u64).map(|at| (stream.draw(at) % vocabulary as u64) as u32).collect()
+    }
+
     /// The sequence of a seed.
     pub fn sequence(&self, seed: u64) -> Sequence {
         let stream = Stream::named(&format!("operations {seed}"));
@@ -81,7 +125,8 @@ impl Fuzz {
             match draw(2 * at + 2, 16) {
                 0..4 => Operation::Prefill(amount(9)),
                 4..9 => Operation::Decode,
-                9..12 => Operation::Trim(amount(6)),
+                9..11 => Operation::Trim(amount(6)),
+                11 => Operation::Rollback(amount(6)),
                 12 => Operation::Save,
                 13 => Operation::Load,
                 14 => Operation::Refused,
@@ -128,12 +173,25 @@ impl Forgets {
     }
 }
 
+impl std::fmt::Display for BatchOperation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Join(prompt) => write!(f, "join {prompt}"),
+            Self::JoinTwo(one, other) => write!(f, "join {one} and {other}"),
+            Self::Step => f.write_str("step"),
+            Self::Leave(which) => write!(f, "leave {which}"),
+            Self::Return(which) => write!(f, "return {which}"),
+        }
+    }
+}
+
 impl std::fmt::Display for Operation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Prefill(count) => write!(f, "prefill {count}"),
             Self::Decode => f.write_str("decode"),
             Self::Trim(count) => write!(f, "trim {count}"),
+            Self::Rollback(count) => write!(f, "rollback {count}"),
             Self::Save => f.write_str("save"),
             Self::Load => f.write_str("load"),
             Self::Refused => f.write_str("refused call"),
@@ -148,7 +206,8 @@ mod tests {
 
     use super::*;
 
-    const FUZZ: Fuzz = Fuzz { first: 1, sequences: 200, operations: 12, forgets: Forgets::Nothing };
+    const FUZZ: Fuzz =
+        Fuzz { first: 1, sequences: 200, operations: 12, forgets: Forgets::Nothing, batch: false };
 
     #[test]
     fn a_seed_is_a_sequence_and_no_other() {
@@ -169,7 +228,7 @@ mod tests {
             }
             longest = longest.max(length);
         }
-        assert_eq!(kinds.len(), 7);
+        assert_eq!(kinds.len(), 8);
         assert!(longest > 40, "{longest}");
     }
 }

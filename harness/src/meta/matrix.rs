@@ -183,3 +183,113 @@ impl Column {
 fn id(model: &Listed, cache: &CacheKind, lane: Lane) -> String {
     format!("{}/{NAME}/{}/{}-{}", Tier::Meta.name(), cache.name, model.name, lane.name())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::Relation;
+
+    fn one(name: &str) -> BTreeSet<String> {
+        BTreeSet::from([name.to_owned()])
+    }
+
+    fn reason(name: &str, why: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([(name.to_owned(), why.to_owned())])
+    }
+
+    fn column(name: &str, route: Route) -> Column {
+        let paths = vec![Path { route, relation: Relation::Bits }];
+        let (not_for, near_for) = (BTreeMap::new(), BTreeMap::new());
+        Column { name: name.to_owned(), paths, not_for, only_for: None, near_for }
+    }
+
+    fn matrix() -> Matrix {
+        let listed = |name: &str| Listed { model_type: "t".to_owned(), name: name.to_owned() };
+        let cache = |name: &str, refused_for| CacheKind {
+            name: name.to_owned(),
+            title: String::new(),
+            kv: None,
+            lanes: vec![Lane::F32],
+            refused_for,
+        };
+        let trim = Column {
+            not_for: reason("kv+turns", "both"),
+            near_for: reason("turns", "order"),
+            ..column("trim", Route::Trim { at: 2, tokens: 1 })
+        };
+        let only = (one("turns"), "others do not".to_owned());
+        let refused =
+            Column { only_for: Some(only), ..column("refused", Route::RefusedTrim { at: 2 }) };
+        Matrix {
+            models: ["plain", "turning", "narrow", "gone"].map(listed).to_vec(),
+            why: "test".to_owned(),
+            prompt: Prompt::Ids(vec![1, 2, 3]),
+            bits_on: Vec::new(),
+            quick: BTreeSet::new(),
+            traits: BTreeMap::from([("turns".to_owned(), one("turning"))]),
+            left_out: reason("gone", "it is"),
+            caches: vec![cache("own", BTreeMap::new()), cache("kv", reason("narrow", "16"))],
+            columns: vec![column("no", Route::RefusedComposition), trim, refused],
+        }
+    }
+
+    fn shown(cell: Cell) -> String {
+        match cell {
+            Cell::Checks(checks) => checks.join(" "),
+            Cell::Empty(reason) => format!("({reason})"),
+        }
+    }
+
+    #[test]
+    fn every_cell_has_checks_or_a_reason() {
+        let matrix = matrix();
+        let row = |model: usize, cache: usize| {
+            let (model, cache) = (&matrix.models[model], &matrix.caches[cache]);
+            let cells = matrix.columns.iter().map(|column| matrix.cell(model, cache, column));
+            cells.map(shown).collect::<Vec<_>>().join(" | ")
+        };
+        let id = "meta/matrix";
+        assert_eq!(
+            row(0, 0),
+            format!("(nothing here is refused) | {id}/own/plain-f32/trim-1-at-2 | (others do not)")
+        );
+        assert_eq!(
+            row(1, 1),
+            format!("(nothing here is refused) | (both) | {id}/kv/turning-f32/refused-trim-at-2")
+        );
+        assert_eq!(row(2, 1), format!("{id}/kv/narrow-f32/refused-composition | (16) | (16)"));
+        assert_eq!(row(3, 0), "(it is) | (it is) | (it is)");
+    }
+
+    #[test]
+    fn the_checks_of_the_cells_are_those_of_the_cases() {
+        let matrix = matrix();
+        let mut cells = Vec::new();
+        for (model, cache) in
+            matrix.models.iter().flat_map(|model| matrix.caches.iter().map(move |c| (model, c)))
+        {
+            for column in &matrix.columns {
+                if let Cell::Checks(checks) = matrix.cell(model, cache, column) {
+                    cells.extend(checks);
+                }
+            }
+        }
+        let mut checks: Vec<String> = matrix.cases().iter().flat_map(Case::checks).collect();
+        cells.sort();
+        checks.sort();
+        assert_eq!(cells, checks);
+        assert!(!cells.is_empty());
+    }
+
+    #[test]
+    fn a_trait_loosens_its_models_alone() {
+        let relations = |model: &str| -> Vec<Relation> {
+            let id = format!("meta/matrix/own/{model}-f32");
+            let case = matrix().cases().into_iter().find(|case| case.id == id).unwrap();
+            let Kind::Meta(meta) = case.kind else { panic!() };
+            meta.paths.iter().map(|path| path.relation).collect()
+        };
+        assert_eq!(relations("plain"), [Relation::Bits]);
+        assert_eq!(relations("turning"), [Relation::Near, Relation::Bits]);
+    }
+}

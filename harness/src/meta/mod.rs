@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     budget::{Budget, Kept},
     config::{ConfigChange, Effect},
-    fuzz::{Forgets, Fuzz, Operation, Sequence},
+    fuzz::{BatchOperation, Forgets, Fuzz, Operation, Sequence},
     matrix::{CacheKind, Cell, Column, Listed, Matrix},
     path::{NEAR, Path, Relation, Route},
 };

@@ -75,6 +75,9 @@ pub enum Route {
     /// Greedy ids with so many guesses at a time, of the model itself and of the model behind another
     /// context, against the greedy ids without.
     Speculate(usize),
+    /// Four requests of other lengths that join a batch one behind the other and two at once, of which one
+    /// leaves and goes on alone; each against the request alone.
+    JoinAndLeave,
     /// A decoder of the case's composition must be refused.
     RefusedComposition,
     /// This many different prompts in one batch, each row against the same prompt alone.
@@ -86,6 +89,7 @@ impl Route {
     pub fn name(self) -> String {
         match self {
             Self::Again => "again".to_owned(),
+            Self::JoinAndLeave => "join-and-leave".to_owned(),
             Self::RefusedComposition => "refused-composition".to_owned(),
             Self::Chunk(1) => "one-by-one".to_owned(),
             Self::Chunk(size) => format!("chunk-{size}"),
@@ -107,6 +111,7 @@ impl Route {
         match self {
             Self::Again
             | Self::RefusedComposition
+            | Self::JoinAndLeave
             | Self::Chunk(_)
             | Self::Batch(_)
             | Self::Speculate(_) => 2,
@@ -124,7 +129,7 @@ impl Route {
     /// Its numbers.
     pub fn numbers(self) -> Vec<usize> {
         match self {
-            Self::Again | Self::RefusedComposition => Vec::new(),
+            Self::Again | Self::JoinAndLeave | Self::RefusedComposition => Vec::new(),
             Self::Chunk(number) | Self::Batch(number) | Self::Speculate(number) => vec![number],
             Self::Trim { at, tokens } | Self::Rollback { at, tokens } => vec![at, tokens],
             Self::RefusedTrim { at }

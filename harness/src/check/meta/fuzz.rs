@@ -29,8 +29,8 @@ struct Run<'a> {
 struct Kept {
     /// The tokens of each row.
     rows: Vec<Vec<u32>>,
-    /// The operations that brought them, each with the number of tokens before it.
-    calls: Vec<(usize, Operation)>,
+    /// The operations that brought them or turned a window, each with the number of tokens before it.
+    calls: Vec<(usize, usize)>,
 }
 
 /// The first difference, and where.
@@ -94,6 +94,7 @@ impl Run<'_> {
         match operation {
             Operation::Prefill(_) | Operation::Decode => return self.advance(at, operation),
             Operation::Trim(count) => self.trim(count)?,
+            Operation::Rollback(count) => self.rollback(at, count)?,
             Operation::Save => {
                 self.decoder.save_caches(&self.file())?;
                 self.saved = Some(self.kept.clone());
@@ -126,7 +127,7 @@ impl Run<'_> {
         for (row, new) in self.kept.rows.iter_mut().zip(new) {
             row.extend(new);
         }
-        self.kept.calls.push((start, operation));
+        self.kept.calls.push((start, at));
         self.compare(start, &found)
     }
 
@@ -158,12 +159,13 @@ impl Run<'_> {
         let starts = self.kept.calls.iter().map(|(start, _)| *start);
         let ends = starts.clone().skip(1).chain([ids.len()]);
         let mut last = None;
-        for ((start, operation), end) in self.kept.calls.iter().zip(ends) {
+        for ((start, at), end) in self.kept.calls.iter().zip(ends) {
             let ids = &ids[*start..end];
-            last = Some(match operation {
-                Operation::Decode => decoder.step(ids[0])?,
-                _ => decoder.prefill(ids)?,
-            });
+            match self.sequence.operations[*at] {
+                Operation::Decode => last = Some(decoder.step(ids[0])?),
+                Operation::Rollback(count) => self.take_back(&mut decoder, *at, count)?,
+                _ => last = Some(decoder.prefill(ids)?),
+            }
         }
         Ok(last.ok_or(EngineError::EmptyPrompt)?)
     }
@@ -186,6 +188,25 @@ impl Run<'_> {
                 wanted: if self.fuzz.forgets.trims(seen) { "all of them" } else { "a refusal" },
             }),
         }
+    }
+
+    /// Tokens in one call, none of which stay.
+    fn rollback(&mut self, at: usize, count: usize) -> Result<(), MetaError> {
+        if self.kept.rows.len() > 1 {
+            return Ok(());
+        }
+        let mut decoder = std::mem::replace(&mut self.decoder, self.player.start(1)?);
+        let taken = self.take_back(&mut decoder, at, count);
+        self.decoder = decoder;
+        self.kept.calls.push((self.length(), at));
+        taken
+    }
+
+    fn take_back(&self, decoder: &mut Decoder, at: usize, count: usize) -> Result<(), MetaError> {
+        let vocabulary = self.player.model.vocab_size();
+        let ids: Vec<u32> = (0..count).map(|i| self.sequence.id(at, 0, i, vocabulary)).collect();
+        decoder.verify(&ids)?;
+        Ok(decoder.rollback(count)?)
     }
 
     fn load(&mut self) -> Result<(), MetaError> {

@@ -2,6 +2,8 @@
 
 mod config;
 mod fuzz;
+mod fuzz_batch;
+mod joined;
 mod paths;
 mod player;
 mod staged;
@@ -129,7 +131,8 @@ pub fn run(job: &Job, emit: &mut dyn FnMut(Row)) {
     let seeds = case.fuzz.iter().flat_map(|fuzz| fuzz.seeds().map(move |seed| (fuzz, seed)));
     for ((fuzz, seed), id) in seeds.zip(&mut ids) {
         let started = Instant::now();
-        emit(row(job, id, started, fuzz::check(&bench, fuzz, seed)));
+        let check = if fuzz.batch { fuzz_batch::check } else { fuzz::check };
+        emit(row(job, id, started, check(&bench, fuzz, seed)));
     }
 }
 

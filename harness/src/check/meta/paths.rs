@@ -5,7 +5,7 @@ use std::time::Instant;
 use mlx_parity_engine::{Decoder, EngineError, Model};
 use mlx_parity_tensor::HostTensor;
 
-use super::{Bench, MetaError, Verdict, player::Player, staged};
+use super::{Bench, MetaError, Verdict, joined, player::Player, staged};
 use crate::{
     compare::{ToleranceReport, Zeros, bit_exact, check_tolerance, error::LengthMismatch},
     meta::{Budget, NEAR, Path, Relation, Route},
@@ -62,6 +62,7 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
             cut(player, ids, at, |decoder| staged::rolled_back(decoder, model, ids, tokens))?
         }
         Route::Speculate(guesses) => staged::speculated(player, ids, guesses)?,
+        Route::JoinAndLeave => joined::check(player, ids)?,
         Route::Compiled { at } => staged::compiled(player, ids, at)?,
         Route::FailedStep { at } => staged::failed(player, ids, at)?,
         Route::RefusedComposition => return refused_composition(player, ids.len()),
@@ -252,7 +253,7 @@ fn refused_composition(player: &Player, step: usize) -> Result<Verdict, MetaErro
 }
 
 /// Every logit of every pair within [`NEAR`].
-fn near(pairs: &[Pair]) -> Result<Verdict, MetaError> {
+pub(super) fn near(pairs: &[Pair]) -> Result<Verdict, MetaError> {
     let mut verdict =
         Verdict { held: true, report: None, tolerance: None, notes: Vec::new(), engine_ms: 0.0 };
     for pair in pairs {
