@@ -12,9 +12,8 @@ use crate::composition::Lora;
 use crate::decoder::Decoder;
 use crate::error::EngineError;
 use crate::fault;
-use crate::generate::greedy;
 use crate::model::{Model, Rung};
-use crate::ops;
+use crate::ops::{self, Axes};
 use crate::taps::TapSink;
 
 /// Names a request of a [`Batch`]; no two have the same.
@@ -191,7 +190,8 @@ impl<'m> Batch<'m> {
         let ids: Vec<&[u32]> = ids.iter().map(<[u32; 1]>::as_slice).collect();
         let logits = call(self.model, &ids, &mut self.caches)?;
         let logits = ops::reshape(&logits, &[ids.len() as i32, -1])?;
-        let chosen = read::<u32>("choices", &greedy(&logits)?)?;
+        let logprobs = ops::subtract(&logits, &ops::logsumexp(&logits, Axes::Of(&[-1]), true)?)?;
+        let chosen = read::<u32>("choices", &ops::argmax_last(&logprobs)?)?;
         for (at, (row, chosen)) in self.rows.iter_mut().zip(chosen).enumerate() {
             let at = at as i32;
             row.logits = Some(ops::rows_of_last_but_one(&logits, at, at + 1)?);

@@ -144,7 +144,7 @@ fn run(
     }
 }
 
-/// The likeliest id of each row of logits `[n, vocab]`, u32 `[n]`. The reference takes the argmax of log probabilities
+/// The likeliest id of logits `[1, vocab]`, u32 `[1]`. The reference takes the argmax of log probabilities
 /// in the model's dtype, whose rounding can make equals of logits that were not.
 pub(crate) fn greedy(logits: &Array) -> Result<Array, EngineError> {
     let logprobs = ops::subtract(logits, &ops::log_sum_exp(logits)?)?;

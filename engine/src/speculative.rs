@@ -194,7 +194,10 @@ impl Draft<'_, '_> {
     }
 }
 
-/// The likeliest ids behind each of logits `[1, n, vocab]`.
+/// The likeliest ids behind each of logits `[1, n, vocab]`, each chosen as [`greedy`] would choose it.
 fn chosen(logits: &Array) -> Result<Vec<u32>, EngineError> {
-    read::<u32>("choices", &greedy(&ops::reshape(logits, &[logits.dim(1), -1])?)?)
+    let rows = ops::reshape(logits, &[logits.dim(1), -1])?;
+    let row = |at| greedy(&ops::rows_of_last_but_one(&rows, at, at + 1)?);
+    let ids = (0..rows.dim(0)).map(row).collect::<Result<Vec<_>, _>>()?;
+    read::<u32>("choices", &ops::concatenate(&ids.iter().collect::<Vec<_>>(), 0)?)
 }

@@ -1,12 +1,11 @@
 //! Speculative decoding chooses the ids that greedy decoding does.
 
-#[expect(dead_code, reason = "this file uses a part of it")]
 mod common;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use common::{Folder, on_mlx_thread};
+use common::{Folder, distance, on_mlx_thread};
 use mlx_parity_engine::{
     Composition, Convert, DecodeMode, Decoder, EngineError, Finish, GenerateOptions, KvBits, Model,
     SpeculateOptions, Speculated, generate, speculate, speculate_with,
@@ -203,6 +202,73 @@ fn widen(folder: &mut Folder) {
     for name in norms {
         folder.add(&name, &[32], Dtype::F32);
     }
+}
+
+/// Of the largest logit, in f32 and in bf16: sums in another order.
+fn rounding(dtype: Dtype) -> f64 {
+    if dtype == Dtype::F32 { 1e-5 } else { 0.1 }
+}
+
+/// The logits behind `ids`, which are run in calls of `width`, the first one of what is left over.
+fn behind(model: &Model, ids: &[u32], width: usize) -> HostTensor {
+    let mut decoder = Decoder::new(model, 3);
+    let (first, rest) = ids.split_at(ids.len() % width);
+    let mut last = None;
+    for call in first.chunks(width).chain(rest.chunks(width)) {
+        last = Some(decoder.verify(call).expect("a call"));
+    }
+    let logits = last.expect("some ids");
+    logits.rows(logits.shape()[0] - 1..logits.shape()[0])
+}
+
+#[rstest]
+#[case::plain(Folder::llama)]
+#[case::normed_heads(Folder::qwen3)]
+#[case::windows(Folder::windows)]
+#[case::recurrent(Folder::qwen3_5)]
+fn a_call_of_several_tokens_is_close_to_those_tokens(
+    #[case] folder: fn(Dtype) -> Folder,
+    #[values(Dtype::F32, Dtype::Bf16)] dtype: Dtype,
+) {
+    on_mlx_thread(move || {
+        let model = folder(dtype).load().expect("a good folder");
+        for length in [9, 12, 20] {
+            let ids: Vec<u32> = (0..length).map(|i| (i * i * 7 + 3) % 40).collect();
+            let alone = behind(&model, &ids, 1);
+            for width in 2..=9 {
+                let off = distance(&alone, &behind(&model, &ids, width));
+                assert!(off <= rounding(dtype), "{width} of {length}: {off}");
+            }
+        }
+    });
+}
+
+/// In bf16 ids may part, but only where the two are nearer to each other than what calls of other widths
+/// make of the same logits.
+#[rstest]
+#[case::plain(Folder::llama)]
+#[case::normed_heads(Folder::qwen3)]
+#[case::windows(Folder::windows)]
+#[case::recurrent(Folder::qwen3_5)]
+fn ids_part_at_ties_only(#[case] folder: fn(Dtype) -> Folder) {
+    on_mlx_thread(move || {
+        let model = folder(Dtype::Bf16).load().expect("a good folder");
+        for draft_tokens in [1, 2, 5, 8] {
+            let options = options(32, draft_tokens);
+            let wanted = generate(&model, &PROMPT, &options.generate, on).expect("ids").ids;
+            let found = speculate(&model, &model, &PROMPT, &options, on).expect("ids").ids;
+            let Some(at) = (0..32).find(|&at| wanted[at] != found[at]) else { continue };
+            let ids = [&PROMPT[..], &wanted[..at]].concat();
+            let alone = behind(&model, &ids, 1).to_f64();
+            let margin = (alone[wanted[at] as usize] - alone[found[at] as usize]).abs();
+            let spread = |width| {
+                let other = behind(&model, &ids, width).to_f64();
+                alone.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+            };
+            let noise = (2..=ids.len().min(9)).map(spread).fold(0.0, f64::max);
+            assert!(margin <= 2.0 * noise, "at {at}: {margin} apart, rounding {noise}");
+        }
+    });
 }
 
 #[test]
