@@ -142,6 +142,7 @@ fn validate(path: &FilePath, wire: &WireMeta) -> Result<Case, CaseError> {
         bits_on: wire.bits_on.clone(),
         quick: wire.quick,
         kv: wire.kv,
+        one_by_one: None,
         paths,
         config: config.concat(),
         fuzz: wire.fuzz,

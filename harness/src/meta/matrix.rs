@@ -81,6 +81,9 @@ pub enum Cell {
     Empty(String),
 }
 
+/// Tokens behind a cut that are run one by one: from 9 on past a window of 16.
+const ONE_BY_ONE: usize = 10;
+
 /// The name of the matrix's cases: their ids start with `meta/matrix/`.
 pub const NAME: &str = "matrix";
 
@@ -113,6 +116,7 @@ impl Matrix {
                 bits_on: self.bits_on.clone(),
                 quick: self.quick.contains(&model.name),
                 kv: cache.kv,
+                one_by_one: Some(ONE_BY_ONE),
                 paths,
                 config: Vec::new(),
                 fuzz: None,

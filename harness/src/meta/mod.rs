@@ -36,6 +36,9 @@ pub struct MetaCase {
     /// How every cache of keys and values is packed; absent, none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvPacking>,
+    /// Tokens behind a cut that are run one by one at most; absent, all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_by_one: Option<usize>,
     /// Other ways to the logits of the prompt.
     pub paths: Vec<Path>,
     /// Changes of the config.

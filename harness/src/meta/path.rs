@@ -59,8 +59,8 @@ pub enum Route {
         /// Tokens before.
         at: usize,
     },
-    /// A compiled step behind `at` tokens that fails, at every point where one can, each time followed by
-    /// the same step run eagerly; then the rest. Against steps none of which failed.
+    /// A compiled step behind `at` tokens that fails, at every third point where one can, each time followed
+    /// by the same step run eagerly; then three more. Against steps none of which failed.
     FailedStep {
         /// Tokens before.
         at: usize,

@@ -105,6 +105,7 @@ struct Bench<'a> {
     /// Whether this backend is one where the case claims equal bits.
     bits: bool,
     kv: Option<KvPacking>,
+    one_by_one: Option<usize>,
     known: Known,
     truth: Truth<'a>,
     /// What the model says under its own config, once it was asked.
@@ -155,6 +156,7 @@ fn bench<'a>(job: &'a Job, case: &MetaCase) -> Result<Bench<'a>, MetaError> {
         options,
         bits,
         kv: case.kv,
+        one_by_one: case.one_by_one,
         known: Known::default(),
         truth,
         unchanged,

@@ -93,17 +93,20 @@ fn cut<'m>(
     between: impl Fn(&mut Decoder<'m>) -> Result<(), MetaError>,
 ) -> Result<Vec<Pair>, MetaError> {
     let (first, rest) = ids.split_at(at);
-    let run = |step: usize, between: &dyn Fn(&mut Decoder<'m>) -> Result<(), MetaError>| {
-        let mut decoder = player.start(step)?;
-        // In calls of at least `at` tokens the first part is one call and a last token.
+    let run = |how: Rest, between: &dyn Fn(&mut Decoder<'m>) -> Result<(), MetaError>| {
+        // A few steps follow the first part in one call and a last token; else all is run alike.
+        let few = player.one_by_one.filter(|_| matches!(how, Rest::OneByOne));
+        let mut decoder = player.start(few.map_or(how.step(ids), |_| ids.len()))?;
         decoder.prefill(first)?;
         between(&mut decoder)?;
-        Ok::<_, MetaError>(decoder.prefill(rest)?)
+        match few {
+            Some(few) => staged::steps(&mut decoder, &rest[..rest.len().min(few)]),
+            None => Ok(decoder.prefill(rest)?),
+        }
     };
     let pair = |(how, what): (Rest, &str)| {
-        let step = how.step(ids);
-        let base = player.known(format!("{at} {what}"), || run(step, &|_| Ok(())))?;
-        let got = run(step, &between)?;
+        let base = player.known(format!("{at} {what}"), || run(how, &|_| Ok(())))?;
+        let got = run(how, &between)?;
         Ok(Pair { what: what.to_owned(), ids: ids.to_vec(), start: at, base, got })
     };
     Rest::BOTH.into_iter().map(pair).collect()

@@ -13,6 +13,8 @@ pub(super) struct Player<'m> {
     pub(super) model: &'m Model,
     composition: Composition,
     known: &'m Known,
+    /// Tokens behind a cut that are run one by one at most; all where it says nothing.
+    pub(super) one_by_one: Option<usize>,
 }
 
 /// Answers that several ways are compared with, by what was asked.
@@ -27,6 +29,7 @@ impl<'m> Player<'m> {
             model,
             composition: bench.kv.map_or_else(Composition::l1, packed),
             known: &bench.known,
+            one_by_one: bench.one_by_one,
         }
     }
 
