@@ -96,13 +96,13 @@ pub fn load(path: &FilePath, synthetic: &FilePath) -> Result<Matrix, CaseError> 
 }
 
 fn models(synthetic: &FilePath) -> Result<Vec<Listed>, CaseError> {
+    // A folder whose config cannot be read stands under its own name: its checks say what is wrong.
     let listed = |(name, dir): (String, std::path::PathBuf)| {
-        let (config, _) = inventory::read_config(&dir)?;
-        let model_type = config["model_type"].as_str().unwrap_or_default().to_owned();
-        Ok(Listed { model_type, name })
+        let config = inventory::read_config(&dir).map(|(config, _)| config).unwrap_or_default();
+        let model_type = config.get("model_type").and_then(|value| value.as_str());
+        Listed { model_type: model_type.unwrap_or(&name).to_owned(), name }
     };
-    let folders = synthetic::folders(synthetic)?.into_iter();
-    let mut models = folders.map(listed).collect::<Result<Vec<_>, CaseError>>()?;
+    let mut models: Vec<_> = synthetic::folders(synthetic)?.into_iter().map(listed).collect();
     models.sort();
     Ok(models)
 }
