@@ -12,6 +12,8 @@ mod load;
 #[path = "../decode/player.rs"]
 #[expect(dead_code, reason = "turns are asked for in another form here")]
 mod player;
+#[path = "../decode/settings.rs"]
+mod settings;
 #[path = "../decode/table.rs"]
 #[expect(dead_code, reason = "only the median and a table's cells are used here")]
 mod table;
@@ -27,6 +29,7 @@ use anyhow::{Context as _, Result, ensure};
 use mlx_parity::{model::Registry, root::Root};
 use player::{Player, Turn};
 use serve::{Kv, Memory, Mode, Request, Starts};
+use settings::Settings;
 use sheet::Sheet;
 use table::Ratios;
 
@@ -43,13 +46,6 @@ const ROWS: [(&str, &str, Option<Kv>); 6] = [
 /// Bytes may differ from the formula's by this part of them.
 const MEMORY_BOUND: f64 = 0.05;
 
-struct Settings {
-    rounds: usize,
-    prompt: usize,
-    tokens: usize,
-    models: Vec<String>,
-}
-
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.first().map(String::as_str) {
@@ -63,27 +59,7 @@ fn main() {
 }
 
 fn settings(arguments: Vec<String>) -> Result<Settings> {
-    let mut settings = Settings { rounds: 9, prompt: 512, tokens: 64, models: Vec::new() };
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        let mut number = || -> Result<usize> {
-            let value = arguments.next().with_context(|| format!("{argument} needs a number"))?;
-            value.parse().with_context(|| format!("{argument} {value}"))
-        };
-        match argument.as_str() {
-            "--rounds" => settings.rounds = number()?,
-            "--prompt" => settings.prompt = number()?,
-            "--tokens" => settings.tokens = number()?,
-            // Cargo adds it.
-            "--bench" => {}
-            name => settings.models.push(name.to_owned()),
-        }
-    }
-    ensure!(
-        settings.rounds > 0 && settings.prompt > 1 && settings.tokens > 1,
-        "nothing to measure"
-    );
-    Ok(settings)
+    Settings { rounds: 9, prompt: 512, tokens: 64, models: Vec::new() }.read(arguments)
 }
 
 fn run(settings: &Settings) -> Result<()> {

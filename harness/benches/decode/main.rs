@@ -8,6 +8,7 @@
 
 mod load;
 mod player;
+mod settings;
 mod table;
 
 use std::path::Path;
@@ -15,18 +16,12 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use mlx_parity::{model::Registry, root::Root};
 use player::{Player, Turn};
+use settings::Settings;
 use table::Ratios;
 
 /// Models that are measured where none is named.
 const MODELS: [&str; 5] =
     ["glassllm-f32", "glassllm-4bit", "qwen3-1m", "gemma3-1m", "smollm2-135m"];
-
-struct Settings {
-    rounds: usize,
-    prompt: usize,
-    tokens: usize,
-    models: Vec<String>,
-}
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -42,26 +37,8 @@ fn main() {
 }
 
 fn settings(arguments: Vec<String>) -> Result<Settings> {
-    let mut settings = Settings { rounds: 9, prompt: 128, tokens: 128, models: Vec::new() };
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        let mut number = || -> Result<usize> {
-            let value = arguments.next().with_context(|| format!("{argument} needs a number"))?;
-            value.parse().with_context(|| format!("{argument} {value}"))
-        };
-        match argument.as_str() {
-            "--rounds" => settings.rounds = number()?,
-            "--prompt" => settings.prompt = number()?,
-            "--tokens" => settings.tokens = number()?,
-            // Cargo adds it.
-            "--bench" => {}
-            name => settings.models.push(name.to_owned()),
-        }
-    }
-    ensure!(
-        settings.rounds > 0 && settings.prompt > 0 && settings.tokens > 1,
-        "nothing to measure"
-    );
+    let settings = Settings { rounds: 9, prompt: 128, tokens: 128, models: Vec::new() };
+    let mut settings = settings.read(arguments)?;
     if settings.models.is_empty() {
         settings.models = MODELS.map(str::to_owned).to_vec();
     }
