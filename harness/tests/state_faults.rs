@@ -36,6 +36,7 @@ fn caught(row: &Row) -> bool {
 #[case::scale_of_the_wrong_group("scale-of-another-group", PACKED, "save-at-9")]
 #[case::unused_slot_counted("unused-slot-counted", PLAIN, "chunk-7")]
 #[case::padding_counted("padding-counted", PLAIN, "join-and-leave")]
+#[case::padding_counted_in_a_window("padding-counted", WINDOW, "join-and-leave")]
 #[case::rows_of_a_batch("rows-swapped", PLAIN, "batch-2")]
 #[case::failed_call_counted("refused-call-counted", PLAIN, "refusal-at-20")]
 #[case::speculation_one_short("rollback-one-short", WINDOW, "rollback-5-at-33")]

@@ -60,8 +60,10 @@ impl KvCache {
 
     /// A batch without padding: all rows count.
     pub(crate) fn forget_padding(&mut self) {
-        if let Self::Padded(cache) = self {
-            cache.padding_mut().fill(0);
+        match self {
+            Self::Padded(cache) => cache.padding_mut().fill(0),
+            Self::PaddedRotating(cache) => cache.forget_padding(),
+            _ => {}
         }
     }
 
