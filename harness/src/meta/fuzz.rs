@@ -96,7 +96,8 @@ impl Fuzz {
         self.first..self.first + self.sequences
     }
 
-    /// The operations on a batch of a seed.
+    /// The operations on a batch of a seed; the first takes a request in, and the last steps, so that
+    /// there is always an answer.
     pub fn batch_operations(&self, seed: u64) -> Vec<BatchOperation> {
         let stream = Stream::named(&format!("batch {seed}"));
         let draw = |at: u64, below: u64| (stream.draw(at) % below) as usize;
@@ -111,7 +112,8 @@ impl Fuzz {
             }
         };
         let first = BatchOperation::Join(1 + draw(u64::MAX, 20));
-        std::iter::once(first).chain((0..self.operations as u64).map(operation)).collect()
+        let drawn = (0..self.operations as u64).map(operation);
+        std::iter::once(first).chain(drawn).chain([BatchOperation::Step]).collect()
     }
 
     /// The tokens of a request of a batch.

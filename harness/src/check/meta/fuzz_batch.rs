@@ -7,7 +7,7 @@ use mlx_parity_engine::{Batch, Decoder, RowId};
 use super::{
     Bench, MetaError, Verdict,
     joined::{Request, step},
-    paths::near,
+    paths::{compared, near},
     player::Player,
 };
 use crate::meta::{BatchOperation, Fuzz};
@@ -47,7 +47,7 @@ pub(super) fn check(bench: &Bench, fuzz: &Fuzz, seed: u64) -> Result<Verdict, Me
         request.pair(&player, what)
     });
     let pairs: Vec<_> = pairs.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
-    Ok(Verdict { engine_ms: started.elapsed().as_secs_f64() * 1e3, ..near(&pairs)? })
+    Ok(Verdict { engine_ms: started.elapsed().as_secs_f64() * 1e3, ..near(&compared(pairs)?)? })
 }
 
 impl<'a> Run<'a> {

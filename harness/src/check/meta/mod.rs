@@ -82,6 +82,9 @@ enum MetaError {
         /// What was taken.
         what: &'static str,
     },
+    /// A path that came without a pair of answers: it would hold whatever the engine did.
+    #[error("the path compared nothing")]
+    NothingCompared,
     /// A job of another kind, or without its model.
     #[error("the job came without a model for this case")]
     NoModel,

@@ -70,6 +70,7 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
         Route::Refusal { at } => cut(player, ids, at, |decoder| refusals(decoder, model))?,
         Route::Batch(rows) => batch(player, ids, rows)?,
     };
+    let pairs = compared(pairs)?;
     let engine_ms = started.elapsed().as_secs_f64() * 1e3;
     let verdict = match path.relation {
         Relation::Bits if bench.bits => bits(&pairs),
@@ -77,6 +78,11 @@ pub(super) fn check(bench: &mut Bench, path: &Path) -> Result<Verdict, MetaError
         _ => close(bench, &pairs)?,
     };
     Ok(Verdict { engine_ms, ..verdict })
+}
+
+/// The pairs, of which there must be one.
+pub(super) fn compared(pairs: Vec<Pair>) -> Result<Vec<Pair>, MetaError> {
+    if pairs.is_empty() { Err(MetaError::NothingCompared) } else { Ok(pairs) }
 }
 
 fn chunked(player: &Player, ids: &[u32], size: usize) -> Result<Vec<Pair>, MetaError> {
@@ -189,7 +195,8 @@ pub(super) fn saved<'m>(decoder: &mut Decoder<'m>, player: &Player<'m>) -> Resul
     Ok(())
 }
 
-/// The prompt and turns of it, in one batch and alone; half of each in one call, half step by step.
+/// The prompt and turns of it, in one batch and alone; half of each in one call, half step by step, or
+/// the last few where a few are enough.
 fn batch(player: &Player, ids: &[u32], rows: usize) -> Result<Vec<Pair>, MetaError> {
     let turned = |row: usize| {
         let mut turned = ids.to_vec();
@@ -209,12 +216,13 @@ fn batch(player: &Player, ids: &[u32], rows: usize) -> Result<Vec<Pair>, MetaErr
 
 fn side_by_side(player: &Player, rows: &[Vec<u32>]) -> Result<Vec<HostTensor>, MetaError> {
     let length = rows[0].len();
-    let half = length.div_ceil(2);
+    let steps = player.one_by_one.unwrap_or(length).min(length / 2);
+    let head = length - steps;
     let mut decoder = player.start(length)?;
-    let heads: Vec<&[u32]> = rows.iter().map(|row| &row[..half]).collect();
+    let heads: Vec<&[u32]> = rows.iter().map(|row| &row[..head]).collect();
     let first = decoder.prefill_batch(&heads)?;
     let mut bytes: Vec<Vec<u8>> = first.into_iter().map(HostTensor::into_bytes).collect();
-    for at in half..length {
+    for at in head..length {
         let ids: Vec<u32> = rows.iter().map(|row| row[at]).collect();
         let logits = decoder.step_batch(&ids)?;
         for (row, bytes) in bytes.iter_mut().enumerate() {
