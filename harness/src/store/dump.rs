@@ -1,6 +1,9 @@
 //! Logits that another engine wrote.
 
-use std::{ops::Range, path::{Path, PathBuf}};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use mlx_parity_tensor::{
     Dtype, HostTensor, TensorView,
@@ -128,8 +131,13 @@ fn vocab(file: &SafetensorsFile) -> Result<usize, DumpError> {
     let logits = file.view(LOGITS)?;
     let fits = matches!(logits.dtype(), Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64);
     match logits.shape() {
-        [rows @ 1.., vocab @ 1..] if fits => { let _ = rows; Ok(*vocab) }
-        _ => Err(other_tensor(file, LOGITS, logits, "f16, bf16, f32 or f64 [rows, vocab], not empty".to_owned())),
+        &[rows, vocab] if fits && rows * vocab > 0 => Ok(vocab),
+        _ => Err(other_tensor(
+            file,
+            LOGITS,
+            logits,
+            "f16, bf16, f32 or f64 [rows, vocab], not empty".to_owned(),
+        )),
     }
 }
 
@@ -163,7 +171,12 @@ fn window(file: &SafetensorsFile) -> Result<Option<usize>, DumpError> {
     text.parse().ok().filter(|window| *window > 0).map(Some).ok_or_else(bad)
 }
 
-fn other_tensor(file: &SafetensorsFile, tensor: &'static str, found: TensorView<'_>, wanted: String) -> DumpError {
+fn other_tensor(
+    file: &SafetensorsFile,
+    tensor: &'static str,
+    found: TensorView<'_>,
+    wanted: String,
+) -> DumpError {
     DumpError::Tensor {
         path: file.path().to_owned(),
         tensor,

@@ -83,7 +83,13 @@ fn entry_at(path: &Path) -> Option<Entry> {
     };
     let time = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
     let used = time(&path.join(mark)).or_else(|| time(path))?;
-    Some(Entry { digest: digest.to_owned(), path: path.to_owned(), state, bytes: size(path)?, used })
+    Some(Entry {
+        digest: digest.to_owned(),
+        path: path.to_owned(),
+        state,
+        bytes: size(path)?,
+        used,
+    })
 }
 
 fn size(dir: &Path) -> Option<u64> {

@@ -141,6 +141,15 @@ impl StoreError {
         }
     }
 
+    /// As [`StoreError::io`], for a file without which an entry is damaged.
+    pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| match source.kind() {
+            io::ErrorKind::NotFound => Self::damaged(&path, "it is missing"),
+            _ => Self::Io { action: "read", path, source },
+        }
+    }
+
     pub(super) fn damaged(path: &Path, message: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), message: message.into() }
     }

@@ -45,7 +45,11 @@ pub(super) fn make_room(store: &Store, writing: &str, more: u64) -> Result<(), S
     if total <= store.budget() {
         return Ok(());
     }
-    Err(StoreError::OverBudget { path: store.whole(writing), budget: store.budget(), wanted: total })
+    Err(StoreError::OverBudget {
+        path: store.whole(writing),
+        budget: store.budget(),
+        wanted: total,
+    })
 }
 
 fn removed_if_idle(store: &Store, entry: Entry) -> Result<Option<Entry>, StoreError> {
@@ -61,7 +65,9 @@ fn removed_if_idle(store: &Store, entry: Entry) -> Result<Option<Entry>, StoreEr
 /// It loses its name first, so that a removal cut short leaves nothing that looks like an entry.
 pub(super) fn remove_folder(path: &Path) -> Result<(), StoreError> {
     let doomed = path.with_extension("removed");
-    for step in [fs::remove_dir_all(&doomed), fs::rename(path, &doomed), fs::remove_dir_all(&doomed)] {
+    for step in
+        [fs::remove_dir_all(&doomed), fs::rename(path, &doomed), fs::remove_dir_all(&doomed)]
+    {
         match step {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(StoreError::io("remove", path)(error));

@@ -55,7 +55,7 @@ impl Index {
     /// Reads and checks the index in the folder of the entry `name`.
     pub(super) fn read(dir: &Path, name: &str) -> Result<Self, StoreError> {
         let path = dir.join(INDEX);
-        let bytes = fs::read(&path).map_err(StoreError::io("read", &path))?;
+        let bytes = fs::read(&path).map_err(StoreError::read(&path))?;
         let damaged = |message: String| StoreError::damaged(&path, message);
         let body = unseal(&bytes).map_err(|message| damaged(message.to_owned()))?;
         let version: Version =

@@ -40,7 +40,7 @@ impl Reader {
     pub(super) fn open(dir: &Path, name: &str, lock: File) -> Result<Self, StoreError> {
         let index = Index::read(dir, name)?;
         let path = dir.join(LOGITS);
-        let found = path.metadata().map_err(StoreError::io("read", &path))?.len();
+        let found = path.metadata().map_err(StoreError::read(&path))?.len();
         let wanted = index.bytes();
         if found != wanted {
             let message = format!("it has {found} bytes, its index wants {wanted}");
@@ -91,7 +91,8 @@ impl Reader {
 
     /// The chunk that holds a row, kept for the next call.
     fn chunk_of(&mut self, row: usize) -> Result<&Chunk, StoreError> {
-        let holds = |chunk: &Chunk| (chunk.start..chunk.start + chunk.logits.shape()[0]).contains(&row);
+        let holds =
+            |chunk: &Chunk| (chunk.start..chunk.start + chunk.logits.shape()[0]).contains(&row);
         let chunk = match self.held.take().filter(holds) {
             Some(chunk) => chunk,
             None => self.chunk(self.begins.partition_point(|(start, _)| *start <= row) - 1)?,
@@ -148,8 +149,10 @@ fn begins(chunks: &[ChunkRecord]) -> Vec<(usize, u64)> {
 
 /// Marks an entry as used now. A store that cannot be written to is still good to read.
 fn touch(mark: &Path) {
-    let touched =
-        File::options().append(true).open(mark).and_then(|file| file.set_modified(SystemTime::now()));
+    let touched = File::options()
+        .append(true)
+        .open(mark)
+        .and_then(|file| file.set_modified(SystemTime::now()));
     if let Err(error) = touched {
         tracing::debug!("cannot mark {} as used: {error}", mark.display());
     }

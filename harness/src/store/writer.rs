@@ -134,6 +134,8 @@ impl Writer {
         let whole = self.store.whole(&self.name);
         fs::rename(&self.dir, &whole).map_err(StoreError::io("rename", &self.dir))?;
         sync_folder(self.store.dir())?;
+        let journal = whole.join(JOURNAL);
+        fs::remove_file(&journal).map_err(StoreError::io("remove", &journal))?;
         let path = whole.clone();
         // Another process may take the lock between these two, though not write: the entry is there.
         self.lock.unlock().map_err(StoreError::io("unlock", &path))?;
@@ -143,7 +145,6 @@ impl Writer {
 
     fn seal(&mut self) -> Result<(), StoreError> {
         let rows = self.written();
-        let journal = self.dir.join(JOURNAL);
         let index = Index { schema: SCHEMA, key: self.key.clone(), chunks: self.chunks.clone() };
         for (name, text) in [(USED, String::new()), (INDEX, index.seal())] {
             let path = self.dir.join(name);
@@ -151,9 +152,10 @@ impl Writer {
                 .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
                 .map_err(StoreError::write(&path, rows))?;
         }
-        self.logits.set_len(index.bytes()).and_then(|()| self.logits.sync_all())
+        self.logits
+            .set_len(index.bytes())
+            .and_then(|()| self.logits.sync_all())
             .map_err(StoreError::write(&self.dir.join(LOGITS), rows))?;
-        fs::remove_file(&journal).map_err(StoreError::io("remove", &journal))?;
         sync_folder(&self.dir)
     }
 
