@@ -65,7 +65,7 @@ fn ids(dtype: Dtype, values: &[f64]) -> HostTensor {
 #[case::fewer_ids(Parts { ids: ids(Dtype::U32, &[1.0; 5]), ..parts() }, "`ids` is u32 [5], wanted i32, u32, i64 or u64 [6]")]
 #[case::float_ids(Parts { ids: ids(Dtype::F32, &[1.0; 6]), ..parts() }, "`ids` is f32")]
 #[case::large(Parts { ids: ids(Dtype::U32, &[1.0, 1.0, 1000.0, 1.0, 1.0, 1.0]), ..parts() }, "ids[2] is 1000, wanted 0 to 999")]
-#[case::larger(Parts { ids: ids(Dtype::I64, &[4294967297.0, 1.0, 1.0, 1.0, 1.0, 1.0]), ..parts() }, "ids[0] is 4294967297")]
+#[case::larger(Parts { ids: ids(Dtype::I64, &[4_294_967_297.0, 1.0, 1.0, 1.0, 1.0, 1.0]), ..parts() }, "ids[0] is 4294967297")]
 #[case::negative(Parts { ids: ids(Dtype::I64, &[1.0, -1.0, 1.0, 1.0, 1.0, 1.0]), ..parts() }, "ids[1] is -1")]
 #[case::no_window(Parts { window: Some("0"), ..parts() }, "`window` is `0`")]
 #[case::bad_window(Parts { window: Some("a"), ..parts() }, "`window` is `a`")]

@@ -9,7 +9,10 @@ mod dump;
 mod entries;
 mod interrupted;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use mlx_parity::{
     fingerprint::Fingerprint,
@@ -62,7 +65,7 @@ fn key(rows: usize) -> Key {
             arch: "x86_64".into(),
             os: "linux".into(),
             chip: "EPYC".into(),
-            env: Default::default(),
+            env: BTreeMap::new(),
         },
         engine: "0.1.0 sha256:cc".into(),
         ids: (0..rows as u32).collect(),
