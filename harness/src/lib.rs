@@ -7,6 +7,7 @@ pub mod cmd;
 pub mod compare;
 pub mod diff;
 pub mod digest;
+pub mod envelope;
 pub mod exit;
 pub mod expect;
 pub mod explain;

@@ -52,8 +52,8 @@ impl Suite {
         let planned = {
             // Planning may ask an oracle, one at a time.
             let _one = self.planning.lock().unwrap_or_else(PoisonError::into_inner);
-            Planner::new(&self.root, &self.registry, &here, PlanOptions::default())
-                .plan(case.clone())
+            let options = PlanOptions { program: Some(PROGRAM.into()), ..PlanOptions::default() };
+            Planner::new(&self.root, &self.registry, &here, options).plan(case.clone())
         };
         let rows = match planned {
             Planned::NotRun(rows) => rows,

@@ -42,7 +42,7 @@ impl Filter {
         match &case.kind {
             Kind::Op(op) => (op.quick || !self.quick) && (self.large || !op.large),
             Kind::Meta(meta) => meta.quick || !self.quick,
-            Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) => true,
+            Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) | Kind::Trajectory(_) => true,
         }
     }
 }

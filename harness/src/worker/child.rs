@@ -20,13 +20,16 @@ pub fn serve() -> anyhow::Result<()> {
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
             Command::Run(job) => run(&job)?,
-            Command::Tap { job, step, out } => match tap(&job, step, &out) {
-                Ok(()) => say(&Message::Done)?,
-                Err(message) => say(&Message::Broken(message))?,
-            },
+            Command::Freeze { job, out } => answer(check::trajectory::freeze(&job, &out))?,
+            Command::Tap { job, step, out } => answer(tap(&job, step, &out))?,
         }
     }
     Ok(())
+}
+
+/// Says how a command that has no rows ended.
+fn answer(done: Result<(), String>) -> anyhow::Result<()> {
+    say(&done.map_or_else(Message::Broken, |()| Message::Done))
 }
 
 fn tap(job: &Job, step: usize, out: &Path) -> Result<(), String> {
@@ -42,6 +45,7 @@ fn run(job: &Job) -> anyhow::Result<()> {
         Kind::Replay(_) => check::l1::run,
         Kind::Denoise(_) => check::denoise::run,
         Kind::Deviation(_) => check::deviation::run,
+        Kind::Trajectory(_) => check::trajectory::run,
         Kind::Op(_) => check::ops::run,
         Kind::Meta(_) => check::meta::run,
     };

@@ -127,7 +127,7 @@ impl Worker {
         }
     }
 
-    /// Sends a tap command and waits until its file is written.
+    /// Sends a command that writes a file and waits until it is written.
     pub fn tap(&mut self, command: &Command) -> Result<(), String> {
         self.send(command)?;
         let line = self
