@@ -10,18 +10,37 @@
 //! - [`permutation`]: whether two paired lanes differ
 //! - [`power`]: the least effect that a run would have shown
 
+pub mod agreement;
 pub mod bootstrap;
+pub mod distribution;
 pub mod interval;
 pub mod permutation;
+pub mod perplexity;
 pub mod position;
 pub mod power;
+pub mod profile;
 pub mod quantile;
 pub mod score;
 pub mod summary;
 pub mod wilson;
 
+mod clusters;
+mod exp;
+mod kernel;
+mod row;
+mod sum;
+mod tail;
+mod top;
+
+pub use agreement::Agreement;
 pub use bootstrap::{Bootstrap, Intervals};
+pub use distribution::Distribution;
 pub use interval::Interval;
+pub use perplexity::{DeltaP, Perplexity};
 pub use position::{Position, TrueToken};
+pub use profile::{Profile, profile};
 pub use score::{NonFinite, ScoreOptions, Scored, Side, StatsError, score};
-pub use summary::{Agreement, DeltaP, Distribution, Perplexity, Profile, Summary, SummaryOptions};
+pub use summary::{Summary, SummaryOptions};
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,11 @@
 //! Scoring the positions of two sets of logits.
 
 use mlx_parity_tensor::{Dtype, TensorView};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::position::Position;
+use super::row::{Outcome, Pair, Scratch};
 
 /// What to find besides the numbers that every position has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,8 +88,8 @@ pub enum StatsError {
         /// Shape of the student's.
         student: Vec<usize>,
     },
-    /// No vocabulary, or one whose tokens `u32` does not number.
-    #[error("a vocabulary of {0} tokens, wanted 1 to 4294967295")]
+    /// No choice of tokens, or one whose tokens `u32` does not number.
+    #[error("a vocabulary of {0} tokens, wanted 2 to 4294967295")]
     Vocabulary(usize),
     /// Not one target for each position.
     #[error("{found} targets for {positions} positions")]
@@ -113,7 +115,8 @@ pub enum StatsError {
 }
 
 /// Scores each position of two sets of logits `[positions, vocabulary]`, of any of f16, bf16, f32 and f64 each.
-/// `targets` are the tokens that the text goes on with, one for each position.
+/// `targets` are the tokens that the text goes on with, one for each position. Positions are shared among the threads of
+/// the current rayon pool; their numbers depend on nothing but the logits.
 ///
 /// # Errors
 /// [`StatsError`]. A NaN or an infinity is none: it is counted, and its position is not scored.
@@ -123,5 +126,70 @@ pub fn score(
     targets: Option<&[u32]>,
     options: &ScoreOptions,
 ) -> Result<Scored, StatsError> {
-    todo!()
+    check(&teacher, &student, targets, options)?;
+    let pair = Pair { teacher, student, targets, options: *options };
+    let rows: Vec<Outcome> = (0..teacher.shape()[0])
+        .into_par_iter()
+        .map_init(Scratch::default, |scratch, at| pair.outcome(at, scratch))
+        .collect();
+    Ok(Scored::gather(rows, options.locate))
+}
+
+fn check(
+    teacher: &TensorView<'_>,
+    student: &TensorView<'_>,
+    targets: Option<&[u32]>,
+    options: &ScoreOptions,
+) -> Result<(), StatsError> {
+    for (side, logits) in [(Side::Teacher, teacher), (Side::Student, student)] {
+        if logits.shape().len() != 2 {
+            return Err(StatsError::Rank { side, shape: logits.shape().to_vec() });
+        }
+        if !matches!(logits.dtype(), Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64) {
+            return Err(StatsError::Dtype { side, dtype: logits.dtype() });
+        }
+    }
+    if teacher.shape() != student.shape() {
+        let (teacher, student) = (teacher.shape().to_vec(), student.shape().to_vec());
+        return Err(StatsError::Shape { teacher, student });
+    }
+    let (positions, vocabulary) = (teacher.shape()[0], teacher.shape()[1]);
+    if vocabulary < 2 || u32::try_from(vocabulary).is_err() {
+        return Err(StatsError::Vocabulary(vocabulary));
+    }
+    if options.top_k == 0 {
+        return Err(StatsError::TopK);
+    }
+    check_targets(targets, positions, vocabulary)
+}
+
+fn check_targets(
+    targets: Option<&[u32]>,
+    positions: usize,
+    vocabulary: usize,
+) -> Result<(), StatsError> {
+    let Some(targets) = targets else { return Ok(()) };
+    if targets.len() != positions {
+        return Err(StatsError::Targets { found: targets.len(), positions });
+    }
+    match targets.iter().position(|token| *token as usize >= vocabulary) {
+        Some(position) => {
+            Err(StatsError::Target { position, token: targets[position], vocabulary })
+        }
+        None => Ok(()),
+    }
+}
+
+impl Scored {
+    fn gather(rows: Vec<Outcome>, locate: usize) -> Self {
+        let [nonfinite_teacher, nonfinite_student] =
+            [0, 1].map(|side| rows.iter().map(|row| row.nonfinite[side]).sum());
+        let nonfinite = rows.iter().flat_map(|row| row.located.iter().cloned()).take(locate);
+        Self {
+            nonfinite: nonfinite.collect(),
+            nonfinite_teacher,
+            nonfinite_student,
+            positions: rows.into_iter().map(|row| row.position).collect(),
+        }
+    }
 }

@@ -2,9 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::agreement::Agreement;
 use super::bootstrap::{Bootstrap, Intervals};
-use super::interval::Interval;
-use super::position::Position;
+use super::clusters::Clusters;
+use super::distribution::Distribution;
+use super::perplexity::{DeltaP, Perplexity};
+use super::position::{Position, null_is_nan};
+use super::power::{minimum_detectable, rarest_seen};
+use super::profile::{Profile, profile};
+use super::sum::mean;
 
 /// How to sum up.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -58,11 +64,14 @@ pub struct Summary {
     pub agreement: Agreement,
     /// Argmax agreement of decided positions.
     pub decided: Agreement,
-    /// Mean overlap of the likeliest tokens.
+    /// Mean overlap of the likeliest tokens; NaN (`null` in JSON) without positions, as the means that follow.
+    #[serde(deserialize_with = "null_is_nan")]
     pub top_k_overlap: f64,
     /// Mean entropy of the teacher, in nats.
+    #[serde(deserialize_with = "null_is_nan")]
     pub entropy_teacher: f64,
     /// Mean entropy of the student, in nats.
+    #[serde(deserialize_with = "null_is_nan")]
     pub entropy_student: f64,
     /// The teacher's margin, in nats.
     pub margin_teacher: Distribution,
@@ -72,105 +81,45 @@ pub struct Summary {
     pub perplexity: Option<Perplexity>,
     /// By place in the cluster, first places first.
     pub profile: Vec<Profile>,
-    /// The least mean KL that would have been told from 0 with a chance of [`POWER`], in nats.
+    /// The least change of the mean KL that would have been seen with a chance of [`POWER`], in nats.
     pub detectable_kl: Option<f64>,
-    /// The least part of disagreeing positions, the same way.
+    /// The least part of disagreeing positions of which one would have been seen with a chance of [`POWER`], were they
+    /// independent.
     pub detectable_disagreement: Option<f64>,
 }
 
-/// How a number is spread over positions. Quantiles as NumPy's `linear`; all NaN (`null` in JSON) without positions.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Distribution {
-    /// Mean.
-    #[serde(deserialize_with = "super::position::null_is_nan")]
-    pub mean: f64,
-    /// Median.
-    #[serde(deserialize_with = "super::position::null_is_nan")]
-    pub median: f64,
-    /// 95th percentile.
-    #[serde(deserialize_with = "super::position::null_is_nan")]
-    pub p95: f64,
-    /// 99th percentile.
-    #[serde(deserialize_with = "super::position::null_is_nan")]
-    pub p99: f64,
-    /// 99.9th percentile.
-    #[serde(deserialize_with = "super::position::null_is_nan")]
-    pub p999: f64,
-    /// Greatest.
-    #[serde(deserialize_with = "super::position::null_is_nan")]
-    pub max: f64,
-    /// Index of the first greatest, among all positions.
-    pub max_at: Option<usize>,
+/// Scored positions, with their clusters and indices.
+struct Scores<'a> {
+    positions: Vec<&'a Position>,
+    clusters: Vec<u32>,
+    at: Vec<usize>,
 }
 
-/// Positions where the argmax agrees.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Agreement {
-    /// Positions that agree.
-    pub agree: u64,
-    /// Positions.
-    pub of: u64,
-    /// The score interval, which takes positions as independent; `None` without positions.
-    pub wilson: Option<Interval>,
-    /// Intervals over whole clusters.
-    pub bootstrap: Option<Intervals>,
-}
+impl<'a> Scores<'a> {
+    fn of(positions: &'a [Position], clusters: &[u32], keep: impl Fn(&Position) -> bool) -> Self {
+        let kept = (0..positions.len()).filter(|at| keep(&positions[*at]));
+        let at: Vec<usize> = kept.collect();
+        let clusters = at.iter().map(|at| clusters[*at]).collect();
+        Self { positions: at.iter().map(|at| &positions[*at]).collect(), clusters, at }
+    }
 
-/// Q(true token) − P(true token).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeltaP {
-    /// Mean.
-    pub mean: f64,
-    /// Root mean square.
-    pub rms: f64,
-    /// 1st, 50th and 99th percentile.
-    pub percentiles: [f64; 3],
-}
+    fn values(&self, value: impl Fn(&Position) -> f64) -> Vec<f64> {
+        self.positions.iter().map(|position| value(position)).collect()
+    }
 
-/// exp of the mean negative log-likelihood of the true tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Perplexity {
-    /// The teacher's.
-    pub teacher: f64,
-    /// The student's.
-    pub student: f64,
-    /// student / teacher.
-    pub ratio: f64,
-    /// Standard error of ln ratio, over clusters: the two perplexities are of the same tokens, so that the variance of
-    /// their difference is corrected by their covariance.
-    pub log_ratio_error: Option<f64>,
-    /// Interval of the ratio from it (Student's t, clusters − 1).
-    pub ratio_interval: Option<Interval>,
-    /// Correlation of the two negative log-likelihoods.
-    pub correlation: Option<f64>,
-}
+    fn distribution(&self, value: impl Fn(&Position) -> f64) -> Distribution {
+        Distribution::of(&self.values(value), &self.at)
+    }
 
-/// Positions at neighbouring places of their clusters.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Profile {
-    /// First place, counted from 0 at the start of each cluster.
-    pub from: usize,
-    /// One past the last place.
-    pub to: usize,
-    /// Scored positions.
-    pub positions: u64,
-    /// Positions that agree.
-    pub agree: u64,
-    /// Mean KL, in nats.
-    pub mean: f64,
-    /// Greatest KL.
-    pub max: f64,
-}
+    fn agreement(&self, bootstrap: &Bootstrap) -> Agreement {
+        let agrees: Vec<bool> = self.positions.iter().map(|position| position.agree).collect();
+        Agreement::of(&agrees, &self.clusters, bootstrap)
+    }
 
-impl Agreement {
-    /// agree / of; NaN without positions.
-    pub fn share(&self) -> f64 {
-        self.agree as f64 / self.of as f64
+    /// `None` without positions, or where one has no such value.
+    fn all<T>(&self, value: impl Fn(&Position) -> Option<T>) -> Option<Vec<T>> {
+        let values: Option<Vec<T>> = self.positions.iter().map(|p| value(p)).collect();
+        values.filter(|values| !values.is_empty())
     }
 }
 
@@ -180,6 +129,44 @@ impl Summary {
     /// # Panics
     /// When there is not one cluster for each position.
     pub fn of(positions: &[Position], clusters: &[u32], options: &SummaryOptions) -> Self {
-        todo!()
+        assert_eq!(positions.len(), clusters.len(), "one cluster for each position");
+        let bootstrap = options.bootstrap();
+        let scored = Scores::of(positions, clusters, Position::is_scored);
+        let decided = Scores::of(positions, clusters, |p| {
+            p.is_scored() && p.margin_teacher > options.noise_margin
+        });
+        let kl = scored.values(|p| p.kl);
+        let kl_mean = bootstrap.mean(&kl, &scored.clusters);
+        let tokens = scored.all(|p| p.true_token);
+        let variation = scored.all(|p| p.total_variation);
+        let known = scored.positions.len() as u64;
+        Self {
+            options: *options,
+            positions: known,
+            unscored: positions.len() as u64 - known,
+            clusters: Clusters::new(scored.clusters.iter().copied()).count as u64,
+            kl: Distribution::of(&kl, &scored.at),
+            kl_mean,
+            kl_p99: bootstrap.quantile(&kl, &scored.clusters, 0.99),
+            reverse_kl: scored.distribution(|p| p.reverse_kl),
+            total_variation: variation.map(|values| Distribution::of(&values, &scored.at)),
+            agreement: scored.agreement(&bootstrap),
+            decided: decided.agreement(&bootstrap),
+            top_k_overlap: mean(&scored.values(|p| p.top_k_overlap)),
+            entropy_teacher: mean(&scored.values(|p| p.entropy_teacher)),
+            entropy_student: mean(&scored.values(|p| p.entropy_student)),
+            margin_teacher: scored.distribution(|p| p.margin_teacher),
+            delta_p: tokens.as_ref().map(|t| DeltaP::of(t.iter().map(|t| t.delta_p).collect())),
+            perplexity: tokens.map(|t| Perplexity::of(&t, &scored.clusters, options.level)),
+            profile: profile(positions, clusters, options.profile_bins),
+            detectable_kl: kl_mean.map(|i| minimum_detectable(i.error, options.level, POWER)),
+            detectable_disagreement: (known > 0).then(|| rarest_seen(known, POWER)),
+        }
+    }
+}
+
+impl SummaryOptions {
+    fn bootstrap(&self) -> Bootstrap {
+        Bootstrap { resamples: self.resamples, seed: self.seed, level: self.level }
     }
 }
