@@ -23,6 +23,7 @@ pub mod report;
 pub mod root;
 pub mod row;
 pub mod stats;
+pub mod store;
 pub mod summary;
 pub mod support;
 pub mod synthetic;

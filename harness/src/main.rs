@@ -22,6 +22,7 @@ enum Command {
     Diff(cmd::diff::Args),
     Generate(cmd::generate::Args),
     Models(cmd::models::Args),
+    Store(cmd::store::Args),
     Doctor(cmd::doctor::Args),
     #[command(hide = true)]
     Worker,
@@ -41,6 +42,7 @@ fn main() -> std::process::ExitCode {
         Command::Diff(args) => cmd::diff::run(&cli.common, args),
         Command::Generate(args) => cmd::generate::run(&cli.common, args),
         Command::Models(args) => cmd::models::run(&cli.common, args),
+        Command::Store(args) => cmd::store::run(&cli.common, args),
         Command::Doctor(args) => cmd::doctor::run(&cli.common, args),
         Command::Worker => cmd::worker::run(),
     };
