@@ -5,6 +5,7 @@ pub mod case;
 pub mod check;
 pub mod cmd;
 pub mod compare;
+pub mod composition;
 pub mod diff;
 pub mod digest;
 pub mod exit;
