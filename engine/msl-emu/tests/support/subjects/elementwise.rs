@@ -21,7 +21,7 @@ fn swiglu(dtype: Dtype) -> Vec<Case> {
 
 fn swiglu_case(dtype: Dtype, n: usize) -> Case {
     let mut numbers = Numbers::new(n as u64);
-    let a = numbers.tensor(dtype, &[n], -8.0, 8.0);
+    let a = numbers.tensor(dtype, &[n], -14.0, 14.0);
     let b = numbers.tensor(dtype, &[n], -2.0, 2.0);
     let gated = ops::silu(&wide(&a));
     let product = |x: &Tensor64| {
