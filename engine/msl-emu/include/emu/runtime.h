@@ -53,10 +53,10 @@ void threadgroup_barrier(unsigned order, Site site);
 void simdgroup_barrier(unsigned order, Site site);
 
 namespace detail {
-/// Rendezvous of the simdgroup's (or the quad's) live lanes: copies `size` (≤ 64) bytes of `mine` in, returns the lanes' values,
-/// `stride` bytes apart, valid until the next exchange but one; `*active` gets the lanes that took part.
+/// Rendezvous of the simdgroup's (or the quad's) live lanes: takes `size` (≤ 64) bytes of `mine`, writes each lane's value that took part
+/// to `out + lane * size`, and returns the mask of those lanes.
 inline constexpr std::size_t exchange_bytes = 64;
-const std::byte* exchange(const void* mine, std::size_t size, std::uint32_t* active, bool quad, Site site);
+std::uint32_t exchange(const void* mine, std::size_t size, void* out, bool quad, Site site);
 } // namespace detail
 
 /// Every live lane of the simdgroup gives `mine` and gets all lanes' values; returns the mask of lanes that took part.
@@ -65,24 +65,14 @@ const std::byte* exchange(const void* mine, std::size_t size, std::uint32_t* act
 template <class T>
 std::uint32_t simd_exchange(const T& mine, T (&out)[simd_width], Site site) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= detail::exchange_bytes);
-  std::uint32_t active = 0;
-  const std::byte* lanes = detail::exchange(&mine, sizeof(T), &active, false, site);
-  for (unsigned lane = 0; lane < simd_width; ++lane) {
-    if (active >> lane & 1) __builtin_memcpy(&out[lane], lanes + lane * detail::exchange_bytes, sizeof(T));
-  }
-  return active;
+  return detail::exchange(&mine, sizeof(T), out, false, site);
 }
 
 /// The same over the four lanes of a quadgroup; bit `i` of the mask is lane `i` of the quad.
 template <class T>
 std::uint32_t quad_exchange(const T& mine, T (&out)[4], Site site) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= detail::exchange_bytes);
-  std::uint32_t active = 0;
-  const std::byte* lanes = detail::exchange(&mine, sizeof(T), &active, true, site);
-  for (unsigned lane = 0; lane < 4; ++lane) {
-    if (active >> lane & 1) __builtin_memcpy(&out[lane], lanes + lane * detail::exchange_bytes, sizeof(T));
-  }
-  return active;
+  return detail::exchange(&mine, sizeof(T), out, true, site);
 }
 
 /// A fault that the kernel can survive: recorded (once for each site and kind), the run goes on.
