@@ -62,15 +62,18 @@ impl Compiler {
     /// Flags of the kernel itself: what its accesses and its arithmetic call.
     pub(crate) fn kernel(&self, mode: Mode) -> Vec<OsString> {
         let mut flags = vec![
-            "-O1",
+            if mode == Mode::FibersPlain { "-O2" } else { "-O1" },
             "-Wall",
             "-Wno-attributes",
             "-Wno-unknown-pragmas",
             "-Wno-unused",
             "-ftrivial-auto-var-init=pattern",
         ];
+        // A literal without a suffix is a float in Metal.
         if self.is_clang() {
-            flags.extend(["-Wno-ignored-attributes", "-Wno-unknown-attributes"]);
+            flags.extend(["-Wno-ignored-attributes", "-Wno-unknown-attributes", "-Xclang", "-cl-single-precision-constant"]);
+        } else {
+            flags.push("-fsingle-precision-constant");
         }
         let sanitizer = match mode {
             Mode::Fibers | Mode::Threads => Some("-fsanitize=thread"),

@@ -27,7 +27,7 @@ impl Unit {
     pub(crate) fn new(kernel: &Kernel, wrapper: &Wrapper, include: &[PathBuf]) -> Result<Self, EmuError> {
         let mut unit = Self { text: String::new(), headers: BTreeMap::new(), files: Vec::new() };
         let mut next_variable = 0;
-        unit.text.push_str("#include <metal_stdlib>\n#include \"emu/runtime.h\"\nusing namespace metal;\n");
+        unit.text.push_str("#include \"emu/runtime.h\"\n#include <metal_stdlib>\nusing namespace metal;\n");
         unit.preamble(include, &mut next_variable)?;
         unit.source(&kernel.header, include, &mut next_variable)?;
         let signature = rewrite(&wrapper.signature, "signature", 1, &mut next_variable)?;
@@ -37,11 +37,11 @@ impl Unit {
         Ok(unit)
     }
 
-    /// MLX's preamble where there is one, else the names of types that the wrapper uses.
+    /// MLX's preamble where there is one, else ours of the same names.
     fn preamble(&mut self, include: &[PathBuf], next_variable: &mut u32) -> Result<(), EmuError> {
         let found = include.iter().any(|folder| folder.join(MLX_UTILS).is_file());
         if !found {
-            self.text.push_str("typedef half float16_t;\ntypedef bfloat bfloat16_t;\n");
+            self.text.push_str("#include \"emu/mlx_preamble.h\"\n");
             return Ok(());
         }
         let _ = writeln!(self.text, "#include \"{MLX_UTILS}\"");
