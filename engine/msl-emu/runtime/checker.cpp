@@ -38,6 +38,8 @@ struct Clock {
 Clock clocks[memories];
 /// Stamp of a plain access by the running thread.
 Stamp now[memories];
+/// A write whose stamp lies less than `ordered[m]` above `first_stamp[m]` was made in this group, before its last barrier.
+Stamp first_stamp[memories], ordered[memories];
 unsigned running = 0;
 
 /// Groups by their first device epoch, to name threads of earlier ones.
@@ -54,6 +56,8 @@ Memory memory_of(const Region& region) { return region.kind == Kind::group ? thr
 void stamp_running() {
   for (unsigned m = 0; m < memories; ++m) {
     const Clock& clock = clocks[m];
+    first_stamp[m] = clock.group_start << epoch_shift;
+    ordered[m] = (clock.epoch - clock.group_start) << epoch_shift;
     now[m] = clock.epoch << epoch_shift | clock.simd_epoch[running / simd_width] << simd_shift | running;
   }
 }
@@ -146,6 +150,15 @@ inline bool conflict(Stamp before, Stamp stamp, const Clock& clock) {
   return !(same_simdgroup && simd_epoch_of(before) < simd_epoch_of(stamp));
 }
 
+/// Whether the two readers that the cell has are enough: no write that the running thread's read would race with is ordered after both.
+/// So it is for two lanes of its simdgroup since that one's last barrier, and for two threads of different simdgroups.
+inline bool enough_readers(const Cell& cell, Stamp stamp) {
+  const Stamp a = cell.read ^ stamp, b = cell.other_read ^ stamp;
+  constexpr Stamp lane = simd_width - 1, simdgroup = Stamp{max_group_threads - 1} & ~lane;
+  if (((a | b) & ~lane) == 0) return a != b;
+  return (a | b) >> epoch_shift == 0 && ((a ^ b) & simdgroup) != 0 && ((a | b) & atomic_mark) == 0;
+}
+
 /// A read: `stamp` becomes the latest reader; one other, of another thread and if possible of another simdgroup, is kept.
 inline void note_read(Cell& cell, Stamp stamp, std::uintptr_t pc) {
   if (thread_of(cell.read) != thread_of(stamp) || is_atomic(cell.read) != is_atomic(stamp)) {
@@ -182,7 +195,7 @@ inline void check_cell(const Region& region, Cell& cell, std::uintptr_t address,
   }
   if (!write) {
     if (__builtin_expect(last_write == 0 && !region.initialised, false)) unwritten(region, address, size, cell.write != 0, pc);
-    if (cell.read != stamp) note_read(cell, stamp, pc);
+    if (cell.read != stamp && !enough_readers(cell, stamp)) note_read(cell, stamp, pc);
     return;
   }
   const Stamp readers[2] = {cell.read, cell.other_read};
@@ -203,7 +216,7 @@ inline void check_cell(const Region& region, Cell& cell, std::uintptr_t address,
 }
 
 template <bool write>
-inline void access(std::uintptr_t address, std::size_t size, bool atomic, std::uintptr_t pc) {
+[[gnu::noinline]] void access(std::uintptr_t address, std::size_t size, bool atomic, std::uintptr_t pc) {
   const std::uintptr_t offset = address - arena_base;
   if (offset >= std::uintptr_t{max_regions} << slot_bits) return check_private(address, size, write, pc);
   Region& region = regions[offset >> slot_bits];
@@ -220,6 +233,25 @@ inline void access(std::uintptr_t address, std::size_t size, bool atomic, std::u
   for (std::size_t i = byte >> region.shift; i <= last; ++i) {
     check_cell(region, region.cells[i], address, size, write, stamp, memory, pc);
   }
+}
+
+/// The common read: of one granule, ordered after its writer, by a reader who changes nothing. All others go the long way.
+template <std::size_t size>
+inline void read(std::uintptr_t address, std::uintptr_t pc) {
+  const std::uintptr_t offset = address - arena_base;
+  if (offset < std::uintptr_t{max_regions} << slot_bits) {
+    const Region& region = regions[offset >> slot_bits];
+    const std::size_t byte = address - region.base;
+    if (byte < region.size && size <= region.size - byte) {
+      if (region.kind == Kind::input) return;
+      const Memory memory = memory_of(region);
+      const Cell& cell = region.cells[byte >> region.shift];
+      const bool one = ((byte + size - 1) >> region.shift) == byte >> region.shift;
+      const Stamp stamp = now[memory];
+      if (one && cell.write - first_stamp[memory] < ordered[memory] && (cell.read == stamp || enough_readers(cell, stamp))) return;
+    }
+  }
+  access<false>(address, size, false, pc);
 }
 
 } // namespace
@@ -284,7 +316,7 @@ void checker::finish() {
 #define EMU_PC (reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)) - 1)
 #define EMU_AT(pointer) reinterpret_cast<std::uintptr_t>(pointer)
 #define EMU_HOOKS(size)                                                                                       \
-  void __tsan_read##size(void* p) { emu::access<false>(EMU_AT(p), size, false, EMU_PC); }                     \
+  void __tsan_read##size(void* p) { emu::read<size>(EMU_AT(p), EMU_PC); }                                     \
   void __tsan_write##size(void* p) { emu::access<true>(EMU_AT(p), size, false, EMU_PC); }                     \
   void __tsan_unaligned_read##size(void* p) { emu::access<false>(EMU_AT(p), size, false, EMU_PC); }           \
   void __tsan_unaligned_write##size(void* p) { emu::access<true>(EMU_AT(p), size, false, EMU_PC); }           \
