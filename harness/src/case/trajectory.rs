@@ -19,6 +19,9 @@ pub struct Trajectory {
     pub decode_from: DecodeFrom,
     /// Prompt tokens per prefill call; the last one goes alone.
     pub prefill_step: usize,
+    /// Left out of runs that do not ask for large cases.
+    #[serde(default)]
+    pub large: bool,
     /// Why the trajectory may be degenerate, where it is meant.
     pub degenerate_because: Option<String>,
     /// Compositions that may differ, and by how much.

@@ -40,6 +40,8 @@ struct WireTrajectory {
     positions: usize,
     decode_from: DecodeFrom,
     prefill_step: Option<usize>,
+    #[serde(default)]
+    large: bool,
     degenerate_because: Option<String>,
     envelope: Vec<WireEnvelope>,
     why: String,
@@ -100,6 +102,7 @@ fn case(path: &Path, prompts: &[NamedPrompt], wire: WireTrajectory) -> Result<Ca
             positions: wire.positions,
             decode_from: wire.decode_from,
             prefill_step: wire.prefill_step.unwrap_or(DEFAULT_PREFILL_STEP),
+            large: wire.large,
             degenerate_because: wire.degenerate_because,
             envelopes,
         }),

@@ -1,6 +1,6 @@
 //! The engine as its own oracle: its L1 path's trajectories, played in a worker.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use mlx_parity_tensor::{
     HostTensor,
@@ -21,6 +21,9 @@ use crate::{
     weights::ModelDigests,
     worker::{Command, Job, Worker},
 };
+
+/// Time a worker has to play the trajectory of a case.
+const LIMIT: Duration = Duration::from_hours(1);
 
 /// Key of a trajectory's metadata that has its composition.
 pub const COMPOSITION: &str = "composition";
@@ -65,7 +68,7 @@ fn play(program: &Path, case: &Case, model: &Path, out: &Path) -> Result<(), Fre
     let command = Command::Freeze { job: Box::new(job), out: out.into() };
     let mut worker =
         Worker::start(program).map_err(|error| FreezeError::Own(error.to_string()))?;
-    worker.tap(&command).map_err(FreezeError::Own)
+    worker.ask(&command, LIMIT).map_err(|error| FreezeError::Own(error.to_string()))
 }
 
 fn describe(

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Command, Job, Message};
-use crate::{case::Kind, check, fingerprint::Fingerprint};
+use crate::{bisect::Walker, case::Kind, check, fingerprint::Fingerprint};
 
 /// Serves jobs until stdin ends.
 pub fn serve() -> anyhow::Result<()> {
@@ -17,11 +17,13 @@ pub fn serve() -> anyhow::Result<()> {
             anyhow::bail!("the engine does not start: {error}");
         }
     }
+    let mut walker = Walker::default();
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
             Command::Run(job) => run(&job)?,
             Command::Freeze { job, out } => answer(check::trajectory::freeze(&job, &out))?,
             Command::Tap { job, step, out } => answer(tap(&job, step, &out))?,
+            Command::Walk(walk) => answer(walker.walk(&walk))?,
         }
     }
     Ok(())
