@@ -138,7 +138,8 @@ impl EnvelopeReport {
         let Self { bounds, excess, p99, decided, .. } = self;
         let least = decided.wilson.map_or(0.0, |interval| interval.low);
         let above = |name: &str, high: f64, bound: f64| {
-            (!(high <= bound)).then(|| format!("{name} may be {high:.2e}, wanted at most {bound:e}"))
+            (!(high <= bound))
+                .then(|| format!("{name} may be {high:.2e}, wanted at most {bound:e}"))
         };
         [
             (unscored > 0).then(|| format!("{unscored} positions with a NaN or an infinity")),

@@ -81,8 +81,7 @@ pub enum Weakness {
     },
 }
 
-impl TrajectoryStrength {
-}
+impl TrajectoryStrength {}
 
 impl TrajectoryStrength {
     /// Of a trajectory scored against itself; `ids` are those that the positions predict.

@@ -66,8 +66,7 @@ fn play(program: &Path, case: &Case, model: &Path, out: &Path) -> Result<(), Fre
         fault: None,
     };
     let command = Command::Freeze { job: Box::new(job), out: out.into() };
-    let mut worker =
-        Worker::start(program).map_err(|error| FreezeError::Own(error.to_string()))?;
+    let mut worker = Worker::start(program).map_err(|error| FreezeError::Own(error.to_string()))?;
     worker.ask(&command, LIMIT).map_err(|error| FreezeError::Own(error.to_string()))
 }
 
@@ -138,14 +137,14 @@ fn strength_of(
     trajectory: &Trajectory,
     file: &SafetensorsFile,
 ) -> Result<(Strength, TrajectoryStrength), FreezeError> {
-    let read = |name: String| file.tensor(&name).map_err(|e: SafetensorsError| GoldenError::from(e));
+    let read =
+        |name: String| file.tensor(&name).map_err(|e: SafetensorsError| GoldenError::from(e));
     let (ids, logits) = (read(format!("{name}.ids"))?, read(format!("{name}.logits"))?);
     let mut general = Strength::new();
     general.add_logits(name, &logits.view());
     let targets = targets(&ids, trajectory.positions);
-    let scored =
-        score(logits.view(), logits.view(), Some(&targets), &ScoreOptions::default())
-            .map_err(|error| FreezeError::Own(error.to_string()))?;
+    let scored = score(logits.view(), logits.view(), Some(&targets), &ScoreOptions::default())
+        .map_err(|error| FreezeError::Own(error.to_string()))?;
     let vocabulary = logits.shape().last().copied().unwrap_or(0);
     Ok((general, TrajectoryStrength::of(&targets, &scored.positions, vocabulary)))
 }

@@ -126,7 +126,8 @@ impl Pair<'_> {
     }
 
     fn nonfinite(&self, position: usize, side: Side) -> Vec<NonFinite> {
-        let valued = (0..self.teacher.shape()[1]).map(|token| (token, self.logit(side, position, token as u32)));
+        let valued = (0..self.teacher.shape()[1])
+            .map(|token| (token, self.logit(side, position, token as u32)));
         let found = valued.filter(|(_, x)| !x.is_finite());
         found.map(|(token, x)| NonFinite { position, token, side, value: x.to_string() }).collect()
     }

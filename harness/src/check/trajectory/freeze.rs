@@ -83,7 +83,8 @@ fn walk(
 /// The greedy choice: the first of the largest.
 fn likeliest(row: &HostTensor) -> u32 {
     let values = row.to_f64();
-    let best = (1..values.len()).fold(0, |best, at| if values[at] > values[best] { at } else { best });
+    let best =
+        (1..values.len()).fold(0, |best, at| if values[at] > values[best] { at } else { best });
     best as u32
 }
 

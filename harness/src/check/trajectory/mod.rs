@@ -112,12 +112,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// The frozen path again: bits, and what the statistics make of equal bits.
-    fn control(
-        &self,
-        id: String,
-        part: &Part,
-        again: &mut Vec<Position>,
-    ) -> Result<Row, Stop> {
+    fn control(&self, id: String, part: &Part, again: &mut Vec<Position>) -> Result<Row, Stop> {
         let started = Instant::now();
         let mut decoder = composed::with(self.model, self.trajectory.prefill_step, None)?;
         let logits = play(&mut decoder, part)?;
@@ -149,12 +144,7 @@ impl Run<'_> {
         Ok(positions)
     }
 
-    fn envelope(
-        &self,
-        id: String,
-        envelope: &Envelope,
-        controls: &Controls,
-    ) -> Result<Row, Stop> {
+    fn envelope(&self, id: String, envelope: &Envelope, controls: &Controls) -> Result<Row, Stop> {
         let started = Instant::now();
         let step = self.trajectory.prefill_step;
         let positions = self.positions(step, Some(&envelope.composition))?;
