@@ -23,6 +23,7 @@ pub mod record;
 pub mod report;
 pub mod root;
 pub mod row;
+pub mod stats;
 pub mod summary;
 pub mod support;
 pub mod synthetic;
