@@ -211,7 +211,7 @@ fn sources(args: &Args) -> Result<[Source; 2]> {
 fn asked(common: &Common, source: Source) -> Result<Asked> {
     Ok(match source {
         Source::Engine { model, composition } => Asked::Engine {
-            folder: super::model_folder(common, Path::new(&model))?,
+            folder: common.model_folder(Path::new(&model))?,
             composition: composition.unwrap_or_default(),
             name: model,
         },

@@ -6,13 +6,16 @@ pub mod doctor;
 pub mod freeze;
 pub mod generate;
 pub mod goldens;
+pub mod kl;
 pub mod models;
+pub mod size;
+pub mod store;
 pub mod verify;
 pub mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::{exit::ExitCode, root::Root};
+use crate::{exit::ExitCode, model::Registry, root::Root};
 
 /// Options every command takes.
 #[derive(Debug, Clone, clap::Args)]
@@ -60,6 +63,26 @@ impl Common {
     pub fn root(&self) -> Result<Root> {
         Root::find(self.root.as_deref()).map_err(|error| Failure::new(ExitCode::Usage, error))
     }
+
+    /// The folder of a model: `model` itself where it has a `config.json`, else the registered model of
+    /// that name, made where it must be.
+    pub fn model_folder(&self, model: &Path) -> Result<PathBuf> {
+        if model.join("config.json").is_file() {
+            return Ok(model.to_owned());
+        }
+        let root = self.root()?;
+        let registry =
+            Registry::load(&root).map_err(|error| Failure::new(ExitCode::Usage, error))?;
+        let name = model.to_string_lossy();
+        let entry = registry.get(&name).ok_or_else(|| {
+            let known: Vec<_> = registry.iter().map(|model| model.name.as_str()).collect();
+            Failure::usage(format!(
+                "`{name}` is no model folder and no registered model ({})",
+                known.join(", ")
+            ))
+        })?;
+        entry.ready(&root).map_err(Failure::usage)
+    }
 }
 
 /// Prints a line of data. A reader that has seen enough closes the pipe; that is no error.
@@ -72,6 +95,11 @@ pub fn say(line: impl std::fmt::Display) {
     {
         tracing::error!("cannot write to stdout: {error}");
     }
+}
+
+/// The command line with the program's name in place of its path.
+pub fn command_line() -> Vec<String> {
+    std::iter::once("mlx-parity".to_owned()).chain(std::env::args().skip(1)).collect()
 }
 
 /// Prints the error, if there is one, and gives the code.
