@@ -155,10 +155,6 @@ fn print(report: &Report, format: Format) -> Result<()> {
 
 fn options(common: &Common, args: &Args) -> Result<Options> {
     let [teacher, student] = sources(args)?;
-    let place = |given: &Option<PathBuf>, within: &str| match given {
-        Some(dir) => Ok(dir.clone()),
-        None => Ok(common.root()?.path().join("target/mlx").join(within)),
-    };
     Ok(Options {
         teacher: asked(common, teacher)?,
         student: asked(common, student)?,
@@ -169,7 +165,10 @@ fn options(common: &Common, args: &Args) -> Result<Options> {
         convention: args.score,
         call: args.call,
         control: args.control,
-        store: place(&args.store, "teachers")?,
+        store: match &args.store {
+            Some(dir) => dir.clone(),
+            None => common.root()?.teachers(),
+        },
         budget: args.budget,
         keep: args.keep_teacher,
         thresholds: Thresholds {
@@ -185,7 +184,10 @@ fn options(common: &Common, args: &Args) -> Result<Options> {
         },
         program: std::env::current_exe().context("cannot find this binary")?,
         limit: Duration::from_secs(args.timeout),
-        record: place(&args.record, "kl")?,
+        record: match &args.record {
+            Some(dir) => dir.clone(),
+            None => common.root()?.path().join("target/mlx/kl"),
+        },
         resume: args.resume,
         command: super::command_line(),
     })

@@ -2,7 +2,7 @@
 //! behind the line of a [`Reply::Logits`] the logits themselves, as bytes.
 
 use std::{
-    io::{self, BufRead, Read as _, Write},
+    io::{self, BufRead, Write},
     path::PathBuf,
 };
 

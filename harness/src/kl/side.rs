@@ -56,8 +56,8 @@ pub enum Origin {
     Dump {
         /// Bytes of the file.
         bytes: u64,
-        /// When it was last changed, in seconds since 1970.
-        modified: f64,
+        /// When it was last changed, in milliseconds since 1970.
+        modified: u64,
     },
 }
 
@@ -230,6 +230,6 @@ fn stamp(path: &Path) -> Result<Origin, KlError> {
     let wrong = |source| KlError::Record { action: "read", path: path.into(), source };
     let data = fs::metadata(path).map_err(wrong)?;
     let modified = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let modified = modified.map_or(0.0, |since| since.as_secs_f64());
+    let modified = modified.map_or(0, |since| since.as_millis() as u64);
     Ok(Origin::Dump { bytes: data.len(), modified })
 }
