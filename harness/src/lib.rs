@@ -1,6 +1,7 @@
 //! mlx-parity proves, on the machine at hand, that an MLX engine computes what the reference
 //! computes. The guide starts with [`guide`].
 
+pub mod bisect;
 pub mod case;
 pub mod check;
 pub mod cmd;

@@ -1,5 +1,6 @@
 //! The commands: one file each, a documented argument struct and a call into the library.
 
+pub mod bisect;
 pub mod case;
 pub mod diff;
 pub mod doctor;

@@ -65,30 +65,29 @@ fn side(info: &SideInfo) -> String {
 
 fn numbers(report: &Report) -> Vec<String> {
     let summary = &report.summary;
-    let kl = |found: &Distribution| {
-        let Distribution { median, p95, p99, p999, max, .. } = found;
-        [("median", median), ("p95", p95), ("p99", p99), ("p99.9", p999), ("max", max)]
-            .map(|(name, value)| format!("{name} {}", number(*value)))
-            .join(" · ")
+    let kl = |found: &Distribution, p99: &str| {
+        let Distribution { median, p95, p999, max, .. } = found;
+        format!(
+            "median {} · p95 {} · p99 {}{p99} · p99.9 {} · max {}",
+            number(*median),
+            number(*p95),
+            number(found.p99),
+            number(*p999),
+            number(*max)
+        )
     };
-    let at = summary.kl.max_at.map_or(String::new(), |at| format!(" (position {at})"));
+    let at = summary.kl.max_at.filter(|_| summary.kl.max > 0.0);
+    let at = at.map_or(String::new(), |at| format!(" at position {at}"));
+    let p99 = interval(summary.kl_p99.as_ref());
+    let mean = interval(summary.kl_mean.as_ref());
     let mut lines = vec![
         row(
             "KL, nats",
-            &format!(
-                "mean {}{} · {}{at}",
-                number(summary.kl.mean),
-                interval(summary.kl_mean.as_ref()),
-                kl(&summary.kl)
-            ),
-        ),
-        row(
-            "",
-            &format!("p99 {}{}", number(summary.kl.p99), interval(summary.kl_p99.as_ref())),
+            &format!("mean {}{mean} · {}{at}", number(summary.kl.mean), kl(&summary.kl, &p99)),
         ),
         row(
             "reverse",
-            &format!("mean {} · {}", number(summary.reverse_kl.mean), kl(&summary.reverse_kl)),
+            &format!("mean {} · {}", number(summary.reverse_kl.mean), kl(&summary.reverse_kl, "")),
         ),
     ];
     if let Some(variation) = &summary.total_variation {

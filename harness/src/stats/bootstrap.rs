@@ -9,7 +9,7 @@ use super::clusters::Clusters;
 use super::interval::Interval;
 use super::quantile::of_sorted;
 use super::tail::Sorted;
-use crate::ops::generate::Source;
+use crate::ops::Source;
 
 /// Resampling settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

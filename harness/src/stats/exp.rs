@@ -38,14 +38,14 @@ pub(super) fn exp(x: f64) -> f64 {
     let rounded = x.mul_add(LOG2_E, ROUND);
     let k = rounded - ROUND;
     let r = k.mul_add(-LN_2_TAIL, k.mul_add(-LN_2, x));
-    let [first @ .., last] = TERMS;
-    let mut sum = last;
-    let mut at = first.len();
-    while at > 0 {
-        at -= 1;
-        sum = sum.mul_add(r, first[at]);
-    }
-    let sum = sum.mul_add(r, 1.0).mul_add(r, 1.0);
+    // Estrin's scheme: few steps wait for the one before.
+    let [c2, c3, c4, c5, c6, c7, c8, c9, c10, c11] = TERMS;
+    let square = r * r;
+    let fourth = square * square;
+    let low = c5.mul_add(r, c4).mul_add(square, c3.mul_add(r, c2));
+    let middle = c9.mul_add(r, c8).mul_add(square, c7.mul_add(r, c6));
+    let sum = c11.mul_add(r, c10).mul_add(fourth, middle).mul_add(fourth, low);
+    let sum = 1.0 + sum.mul_add(square, r);
     let scaled = sum.to_bits().wrapping_add(rounded.to_bits() << 52);
     if x < LOWEST { 0.0 } else { f64::from_bits(scaled) }
 }

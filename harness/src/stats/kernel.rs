@@ -48,20 +48,41 @@ pub(super) struct Sums {
     pub(super) s_s: f64,
 }
 
-/// One block, widened.
-type Block = [f64; BLOCK];
+/// One block, widened. A vector that is loaded from it is on one line of the cache.
+#[repr(align(64))]
+pub(super) struct Block([f64; BLOCK]);
+
+impl Block {
+    pub(super) const fn new() -> Self {
+        Self([0.0; BLOCK])
+    }
+
+    #[inline(always)]
+    fn lanes(&self) -> &[[f64; LANES]] {
+        self.0.as_chunks().0
+    }
+}
 
 impl Row<'_> {
     /// The greatest logit of the first block; a NaN is passed over.
     pub(super) fn first_maximum(self) -> f64 {
-        let mut block = [0.0; BLOCK];
-        self.widen(0, &mut block);
+        let mut block = Block::new();
+        self.block(0, &mut block);
         maximum(&block)
     }
 
-    /// Blocks of the row.
+    /// The logits of block `at`, widened into `block`.
+    pub(super) fn block(self, at: usize, block: &mut Block) -> &[f64] {
+        vectorized(WidenPass { row: self, at, block });
+        &block.0[..BLOCK.min(self.len() - at * BLOCK)]
+    }
+
+    fn len(self) -> usize {
+        self.bytes.len() / self.dtype.size()
+    }
+
     fn blocks(self) -> usize {
-        (self.bytes.len() / self.dtype.size()).div_ceil(BLOCK)
+        self.len().div_ceil(BLOCK)
     }
 
     /// Block `at`; behind the end of the row are the lowest numbers, which add nothing to any sum.
@@ -78,6 +99,21 @@ impl Row<'_> {
     }
 }
 
+struct WidenPass<'a, 'b> {
+    row: Row<'a>,
+    at: usize,
+    block: &'b mut Block,
+}
+
+impl Kernel for WidenPass<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.row.widen(self.at, self.block);
+    }
+}
+
 #[inline(always)]
 fn fill<const N: usize>(
     bytes: &[u8],
@@ -87,12 +123,12 @@ fn fill<const N: usize>(
 ) {
     let rest = &bytes.as_chunks::<N>().0[at * BLOCK..];
     if let Some(whole) = rest.first_chunk::<BLOCK>() {
-        for (x, element) in block.iter_mut().zip(whole) {
+        for (x, element) in block.0.iter_mut().zip(whole) {
             *x = value(*element);
         }
     } else {
-        block.fill(f64::MIN);
-        for (x, element) in block.iter_mut().zip(rest) {
+        block.0.fill(f64::MIN);
+        for (x, element) in block.0.iter_mut().zip(rest) {
             *x = value(*element);
         }
     }
@@ -113,7 +149,7 @@ fn finite_f16(bytes: [u8; 2]) -> f32 {
 fn maximum(block: &Block) -> f64 {
     let larger = |max: f64, x: f64| if x > max { x } else { max };
     let mut maxima = [f64::MIN; LANES];
-    for lanes in block.as_chunks::<LANES>().0 {
+    for lanes in block.lanes() {
         for (max, x) in maxima.iter_mut().zip(lanes) {
             *max = larger(*max, *x);
         }
@@ -124,7 +160,7 @@ fn maximum(block: &Block) -> f64 {
 /// Takes the pivot off a block, and exponentiates.
 #[inline(always)]
 fn exponentiate(pivot: f64, block: &mut Block, powers: &mut Block) {
-    for (x, power) in block.iter_mut().zip(powers) {
+    for (x, power) in block.0.iter_mut().zip(&mut powers.0) {
         *x -= pivot;
         *power = exp(*x);
     }
@@ -149,7 +185,7 @@ impl Kernel for SumPass<'_> {
         let Self { teacher, student } = self;
         teacher.maxima.clear();
         student.maxima.clear();
-        let [mut t, mut s, mut power_t, mut power_s] = [[0.0; BLOCK]; 4];
+        let [mut t, mut s, mut power_t, mut power_s] = [const { Block::new() }; 4];
         let mut totals = [Total::default(); 6];
         for at in 0..teacher.row.blocks() {
             teacher.row.widen(at, &mut t);
@@ -171,8 +207,8 @@ impl Kernel for SumPass<'_> {
 #[inline(always)]
 fn block_sums(t: &Block, s: &Block, power_t: &Block, power_s: &Block) -> [f64; 6] {
     let mut sums = [[0.0; LANES]; 6];
-    let logits = t.as_chunks::<LANES>().0.iter().zip(s.as_chunks::<LANES>().0);
-    let powers = power_t.as_chunks::<LANES>().0.iter().zip(power_s.as_chunks::<LANES>().0);
+    let logits = t.lanes().iter().zip(s.lanes());
+    let powers = power_t.lanes().iter().zip(power_s.lanes());
     for ((t, s), (power_t, power_s)) in logits.zip(powers) {
         for lane in 0..LANES {
             let (t, s, p, q) = (t[lane], s[lane], power_t[lane], power_s[lane]);
@@ -243,7 +279,7 @@ impl Kernel for DistancePass<'_> {
 
     #[inline(always)]
     fn run(self) -> f64 {
-        let [mut t, mut s, mut power_t, mut power_s] = [[0.0; BLOCK]; 4];
+        let [mut t, mut s, mut power_t, mut power_s] = [const { Block::new() }; 4];
         let mut total = Total::default();
         for at in 0..self.teacher.blocks() {
             self.teacher.widen(at, &mut t);
@@ -259,7 +295,7 @@ impl Kernel for DistancePass<'_> {
 #[inline(always)]
 fn block_distance(power_t: &Block, power_s: &Block, [scale_t, scale_s]: [f64; 2]) -> f64 {
     let mut sums = [0.0; LANES];
-    let powers = power_t.as_chunks::<LANES>().0.iter().zip(power_s.as_chunks::<LANES>().0);
+    let powers = power_t.lanes().iter().zip(power_s.lanes());
     for (power_t, power_s) in powers {
         for ((sum, p), q) in sums.iter_mut().zip(power_t).zip(power_s) {
             *sum += (p * scale_t - q * scale_s).abs();

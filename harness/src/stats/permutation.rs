@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::clusters::Clusters;
-use crate::ops::generate::Source;
+use crate::ops::Source;
 
 /// The outcome of a paired permutation test.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

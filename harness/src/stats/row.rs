@@ -79,8 +79,7 @@ impl Pair<'_> {
 
     fn position(&self, at: usize, summed: &Summed<'_>, scratch: &Scratch) -> Position {
         let (sums, k) = (&summed.sums, self.options.top_k);
-        let [teacher, student] = [(&self.teacher, 0), (&self.student, 1)]
-            .map(|(logits, side)| Top::of(logits, at, &scratch.0[side], k));
+        let [teacher, student] = [0, 1].map(|side| Top::of(summed.rows[side], &scratch.0[side], k));
         Position {
             kl: sums.kl(),
             reverse_kl: sums.reverse_kl(),

@@ -1,8 +1,6 @@
 //! The likeliest tokens of a row.
 
-use mlx_parity_tensor::TensorView;
-
-use super::kernel::BLOCK;
+use super::kernel::{BLOCK, Block, Row};
 
 /// The tokens of a row that are not below its k-th greatest logit.
 pub(super) struct Top {
@@ -19,16 +17,16 @@ pub(super) struct Top {
 }
 
 impl Top {
-    /// Of row `position` of `logits`, all of whose logits are finite; `maxima` are the greatest of its blocks.
-    pub(super) fn of(logits: &TensorView<'_>, position: usize, maxima: &[f64], k: usize) -> Self {
-        let vocabulary = logits.shape()[1];
-        let start = position * vocabulary;
+    /// Of a row whose logits are all finite; `maxima` are the greatest of its blocks.
+    pub(super) fn of(row: Row<'_>, maxima: &[f64], k: usize) -> Self {
         // The k-th greatest logit is not below the k-th greatest maximum.
         let floor = Greatest::of(k.max(2), maxima.iter().copied()).least();
-        let blocks = maxima.iter().enumerate().filter(|(_, max)| **max >= floor);
-        let tokens = blocks.flat_map(|(at, _)| at * BLOCK..vocabulary.min((at + 1) * BLOCK));
-        let valued = tokens.map(|token| (token as u32, logits.value_at(start + token)));
-        let mut found: Vec<(u32, f64)> = valued.filter(|(_, x)| *x >= floor).collect();
+        let (mut found, mut block) = (Vec::new(), Block::new());
+        for (at, _) in maxima.iter().enumerate().filter(|(_, max)| **max >= floor) {
+            let logits = row.block(at, &mut block).iter().enumerate();
+            let high = logits.filter(|(_, x)| **x >= floor);
+            found.extend(high.map(|(token, x)| ((at * BLOCK + token) as u32, *x)));
+        }
         let [greatest, second] = Greatest::of(2, found.iter().map(|(_, x)| *x)).first_two();
         let threshold = Greatest::of(k, found.iter().map(|(_, x)| *x)).least();
         let first = found.iter().find(|(_, x)| *x == greatest).map_or(0, |(token, _)| *token);

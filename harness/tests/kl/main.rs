@@ -65,6 +65,8 @@ impl Bench {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(support::PROGRAM);
         command.arg("kl").args(arguments).current_dir(support::checkout());
+        // Ten thousand take their time in a debug build.
+        command.args(["--resamples", "400"]);
         command.arg("--record").arg(self.path("record"));
         command.arg("--store").arg(self.path("store"));
         command

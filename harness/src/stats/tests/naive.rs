@@ -1,6 +1,6 @@
 //! The formulas as they are written, over the whole row at once.
 
-use crate::ops::generate::Source;
+use crate::ops::Source;
 
 /// One position.
 pub struct Naive {
