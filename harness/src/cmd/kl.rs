@@ -202,7 +202,9 @@ fn sources(args: &Args) -> Result<[Source; 2]> {
     };
     let asked = text.parse().map_err(Failure::usage)?;
     match args.student.as_ref().unwrap_or(&teacher) {
-        Source::Engine { model, composition } if composition.is_none() || args.student.is_none() => {
+        Source::Engine { model, composition }
+            if composition.is_none() || args.student.is_none() =>
+        {
             let model = model.clone();
             Ok([teacher, Source::Engine { model, composition: Some(asked) }])
         }

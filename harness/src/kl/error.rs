@@ -46,7 +46,9 @@ pub enum KlError {
         message: String,
     },
     /// A worker is gone.
-    #[error("the worker of {who} is gone: {how}; what was scored is kept, --resume goes on from there")]
+    #[error(
+        "the worker of {who} is gone: {how}; what was scored is kept, --resume goes on from there"
+    )]
     Crashed {
         /// Whose worker.
         who: String,
@@ -54,7 +56,9 @@ pub enum KlError {
         how: String,
     },
     /// The record of the run.
-    #[error("cannot {action} {path}: {source}; what was scored is kept, --resume goes on from there")]
+    #[error(
+        "cannot {action} {path}: {source}; what was scored is kept, --resume goes on from there"
+    )]
     Record {
         /// `create`, `write`, `read`.
         action: &'static str,
@@ -106,6 +110,13 @@ impl KlError {
     /// The exit code of this error.
     pub fn exit(&self) -> ExitCode {
         match self {
+            Self::Crashed { .. } => ExitCode::Crashed,
+            Self::Store(StoreError::Damaged { .. } | StoreError::Schema { .. }) => ExitCode::Golden,
+            Self::Record { .. }
+            | Self::Damaged { .. }
+            | Self::Store(StoreError::Io { .. } | StoreError::DiskFull { .. }) => {
+                ExitCode::Internal
+            }
             Self::Usage(_)
             | Self::Composition(_)
             | Self::Text { .. }
@@ -114,12 +125,8 @@ impl KlError {
             | Self::NothingToResume(_)
             | Self::Busy(_)
             | Self::Dump(_)
-            | Self::Stats(_) => ExitCode::Usage,
-            Self::Crashed { .. } => ExitCode::Crashed,
-            Self::Record { .. } | Self::Damaged { .. } => ExitCode::Internal,
-            Self::Store(StoreError::Damaged { .. } | StoreError::Schema { .. }) => ExitCode::Golden,
-            Self::Store(StoreError::Io { .. } | StoreError::DiskFull { .. }) => ExitCode::Internal,
-            Self::Store(_) => ExitCode::Usage,
+            | Self::Stats(_)
+            | Self::Store(_) => ExitCode::Usage,
         }
     }
 }

@@ -55,8 +55,8 @@ fn head(report: &Report) -> Vec<String> {
 fn side(info: &SideInfo) -> String {
     let SideInfo { source, origin, vocab, dtype } = info;
     let origin = match origin {
-        Origin::Engine { composition, fingerprint, .. } => {
-            format!("{composition}; {}", fingerprint.class())
+        Origin::Engine(computed) => {
+            format!("{}; {}", computed.composition, computed.fingerprint.class())
         }
         Origin::Dump { .. } => "computed elsewhere".to_owned(),
     };
@@ -146,7 +146,12 @@ fn agreement(found: &Agreement) -> String {
     let bounds = found
         .wilson
         .map_or(String::new(), |bounds| format!(" [{:.5}, {:.5}]", bounds.low, bounds.high));
-    format!("{}/{} = {:.5}{bounds}", count(found.agree as usize), count(found.of as usize), found.share())
+    format!(
+        "{}/{} = {:.5}{bounds}",
+        count(found.agree as usize),
+        count(found.of as usize),
+        found.share()
+    )
 }
 
 fn control(lane: &ControlLane) -> String {
@@ -167,7 +172,8 @@ fn control(lane: &ControlLane) -> String {
 fn verdict(verdict: &Verdict) -> Vec<String> {
     let mut lines: Vec<_> = verdict.checks.iter().map(check).collect();
     if verdict.nonfinite > 0 {
-        let text = format!("FAIL  {} logits are NaN or infinite", count(verdict.nonfinite as usize));
+        let text =
+            format!("FAIL  {} logits are NaN or infinite", count(verdict.nonfinite as usize));
         lines.push(row("verdict", &text));
     } else if verdict.checks.is_empty() {
         lines.push(row("verdict", "none: no threshold was given"));

@@ -40,7 +40,7 @@ pub use self::{
     options::{Asked, DEFAULT_WINDOW, Options, Statistics},
     report::Report,
     run::{Observer, compare},
-    side::{Origin, SideInfo},
+    side::{Computed, Origin, SideInfo},
     source::Source,
     summing::Clusters,
     tokens::Tokens,

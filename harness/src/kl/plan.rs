@@ -9,7 +9,7 @@ use super::{
     error::KlError,
     feed::{Feed, StoredFeed},
     options::{Asked, Options},
-    side::{Inspection, Origin, Side, SideInfo, calls_of},
+    side::{Computed, Inspection, Origin, Side, SideInfo, calls_of},
     tokens::Tokens,
     windows::{Call, Window},
     worker::Worker,
@@ -73,8 +73,7 @@ impl Plan {
         let (teacher, student) = (teacher?, student?);
         let mut notes = same_tokenizer(&known)?;
         let encoded = encoded(options, &known)?;
-        let filed: Vec<_> =
-            [teacher.filed()?, student.filed()?].into_iter().flatten().collect();
+        let filed: Vec<_> = [teacher.filed()?, student.filed()?].into_iter().flatten().collect();
         let tokens = Tokens::settle(options, encoded, &filed)?;
         let shapes = [teacher.shape(asked[0])?, student.shape(asked[1])?];
         if shapes[0].0 != shapes[1].0 {
@@ -150,19 +149,26 @@ fn workers(known: &Known) -> Vec<Rc<RefCell<Worker>>> {
     workers
 }
 
-/// Refuses two models whose tokenizers differ; notes where they cannot be compared.
+/// Refuses two models whose tokenizers have other tokens for an id, or other ids for the text; notes
+/// where they cannot be compared.
 fn same_tokenizer(known: &Known) -> Result<Vec<String>, KlError> {
-    let digests: Vec<_> =
-        known.iter().map(|(_, inspection)| inspection.borrow().found.tokenizer.clone()).collect();
-    match digests.as_slice() {
-        [Some(teacher), Some(student)] if teacher != student => Err(KlError::Mismatch {
-            what: "the tokenizers",
-            teacher: teacher.clone(),
-            student: student.clone(),
-        }),
-        [Some(_), Some(_)] => Ok(Vec::new()),
-        _ => Ok(vec!["tokenizers are not compared: not both sides have one".to_owned()]),
+    let found: Vec<_> =
+        known.iter().map(|(_, inspection)| inspection.borrow().found.clone()).collect();
+    let [teacher, student] = found.as_slice() else {
+        return Ok(vec!["tokenizers are not compared: one side is on file".to_owned()]);
+    };
+    let (Some(a), Some(b)) = (&teacher.tokenizer, &student.tokenizer) else {
+        return Ok(vec!["tokenizers are not compared: not both sides have one".to_owned()]);
+    };
+    let say = |tokens: &str, ids: &[Vec<u32>]| {
+        let ids = ids.iter().map(Vec::len).sum::<usize>();
+        format!("{tokens} with {ids} tokens of the text")
+    };
+    if a == b && teacher.ids == student.ids {
+        return Ok(Vec::new());
     }
+    let (teacher, student) = (say(a, &teacher.ids), say(b, &student.ids));
+    Err(KlError::Mismatch { what: "the tokenizers", teacher, student })
 }
 
 /// The ids that the first model's tokenizer gives the texts.
@@ -215,16 +221,16 @@ fn claim(
     windows: &[Window],
     teacher: &SideInfo,
 ) -> Result<Claim, KlError> {
-    let Origin::Engine { weights, config, composition, fingerprint, revision } = &teacher.origin
-    else {
+    let Origin::Engine(computed) = &teacher.origin else {
         return Err(KlError::usage("--keep-teacher: the teacher is on file already"));
     };
+    let Computed { weights, config, composition, fingerprint, revision } = (**computed).clone();
     let key = Key {
-        weights: weights.clone(),
-        config: config.clone(),
-        composition: composition.clone(),
-        fingerprint: fingerprint.clone(),
-        engine: revision.clone(),
+        weights,
+        config,
+        composition,
+        fingerprint,
+        engine: revision,
         ids: tokens.ids.clone(),
         windows: tokens.cut.to_string(),
         dtype: teacher.dtype,

@@ -201,10 +201,8 @@ impl Plot {
     }
 
     fn line(&mut self, points: impl Iterator<Item = (f64, f64)>, class: &str) {
-        let points: Vec<_> = points
-            .map(|(x, y)| Self::place(x, y))
-            .map(|(x, y)| format!("{x:.1},{y:.1}"))
-            .collect();
+        let points: Vec<_> =
+            points.map(|(x, y)| Self::place(x, y)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         self.push(format_args!("<polyline class=\"{class}\" points=\"{}\"/>", points.join(" ")));
     }
 

@@ -104,8 +104,8 @@ impl Record {
     /// [`KlError::Record`].
     pub fn push(&mut self, scored: Scored) -> Result<(), KlError> {
         let path = self.dir.join(ROWS);
-        let mut line = serde_json::to_vec(&scored)
-            .map_err(|error| failed("write", &path)(error.into()))?;
+        let mut line =
+            serde_json::to_vec(&scored).map_err(|error| failed("write", &path)(error.into()))?;
         line.push(b'\n');
         self.rows.write_all(&line).map_err(failed("write", &path))?;
         self.done.push(scored);
@@ -128,7 +128,8 @@ impl Record {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(failed("read", &path))?,
         };
-        let damaged = |error: serde_json::Error| KlError::Damaged { path, message: error.to_string() };
+        let damaged =
+            |error: serde_json::Error| KlError::Damaged { path, message: error.to_string() };
         serde_json::from_slice(&text).map(Some).map_err(damaged)
     }
 
@@ -138,7 +139,8 @@ impl Record {
     /// [`KlError::Record`].
     pub fn keep_lanes(&self, lanes: &[ControlLane]) -> Result<(), KlError> {
         let (path, new) = (self.dir.join(LANES), self.dir.join("control.json.new"));
-        let text = serde_json::to_vec(lanes).map_err(|error| failed("write", &new)(error.into()))?;
+        let text =
+            serde_json::to_vec(lanes).map_err(|error| failed("write", &new)(error.into()))?;
         fs::write(&new, text).map_err(failed("write", &new))?;
         fs::rename(&new, &path).map_err(failed("write", &path))?;
         clear(&self.dir.join(CONTROL))

@@ -48,9 +48,10 @@ pub fn compare(options: &Options, observer: &mut dyn Observer) -> Result<Report,
     let resumed = record.done().iter().map(|scored| scored.positions.len()).sum();
     observer.begins("scoring", plan.positions(), resumed);
     main_pass(&mut plan, options, &mut record, observer)?;
-    let mut peak = plan.workers.iter().try_fold(0, |sum, worker| {
-        worker.borrow().peak_memory().map(|peak| sum + peak)
-    });
+    let mut peak = plan
+        .workers
+        .iter()
+        .try_fold(0, |sum, worker| worker.borrow().peak_memory().map(|peak| sum + peak));
     // Weights go before the control lanes load theirs.
     plan.workers.clear();
     let control = control_lanes(&plan, options, &record, &mut peak, observer)?;
@@ -189,12 +190,7 @@ fn control_lanes(
     Ok(lanes)
 }
 
-fn report(
-    plan: &Plan,
-    options: &Options,
-    record: &Record,
-    control: Vec<ControlLane>,
-) -> Report {
+fn report(plan: &Plan, options: &Options, record: &Record, control: Vec<ControlLane>) -> Report {
     let done = record.done();
     let positions: Vec<Position> =
         done.iter().flat_map(|scored| scored.positions.iter().copied()).collect();

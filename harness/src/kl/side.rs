@@ -40,18 +40,7 @@ pub struct SideInfo {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Origin {
     /// By this engine, now or when they were stored.
-    Engine {
-        /// Digest of the tensors.
-        weights: String,
-        /// Digest of the configuration.
-        config: String,
-        /// Caches, route of attention, tokens of a call.
-        composition: String,
-        /// Where.
-        fingerprint: Fingerprint,
-        /// Build of the engine.
-        revision: String,
-    },
+    Engine(Box<Computed>),
     /// By another engine.
     Dump {
         /// Bytes of the file.
@@ -59,6 +48,22 @@ pub enum Origin {
         /// When it was last changed, in milliseconds since 1970.
         modified: u64,
     },
+}
+
+/// What decides logits that this engine computed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Computed {
+    /// Digest of the tensors.
+    pub weights: String,
+    /// Digest of the configuration.
+    pub config: String,
+    /// Caches, route of attention, tokens of a call.
+    pub composition: String,
+    /// Where.
+    pub fingerprint: Fingerprint,
+    /// Build of the engine.
+    pub revision: String,
 }
 
 /// A worker and what identifies its model.
@@ -145,25 +150,27 @@ impl Side {
             Self::Engine { name, composition, inspection } => {
                 let mut inspection = inspection.borrow_mut();
                 let (lane, words) = inspection.lane(&name, composition)?;
-                let origin = Origin::Engine {
+                let computed = Computed {
                     weights: inspection.found.weights.clone(),
                     config: inspection.found.config.clone(),
                     composition: with_calls(&words, call),
                     fingerprint: inspection.worker.borrow().fingerprint().clone(),
                     revision: revision.to_owned(),
                 };
+                let origin = Origin::Engine(Box::new(computed));
                 let worker = Rc::clone(&inspection.worker);
                 (Box::new(LaneFeed { worker, lane, who: name }), info(origin))
             }
             Self::Stored { reader } => {
                 let key = reader.key();
-                let origin = Origin::Engine {
+                let computed = Computed {
                     weights: key.weights.clone(),
                     config: key.config.clone(),
                     composition: key.composition.clone(),
                     fingerprint: key.fingerprint.clone(),
                     revision: key.engine.clone(),
                 };
+                let origin = Origin::Engine(Box::new(computed));
                 (Box::new(StoredFeed::new(*reader)), info(origin))
             }
             Self::Dump { dump, .. } => {
@@ -178,8 +185,7 @@ impl Inspection {
     fn of(name: &str, folder: &Path, options: &Options) -> Result<Self, KlError> {
         let trouble = KlError::of(name);
         let mut worker = Worker::start(&options.program, options.limit).map_err(&trouble)?;
-        let request =
-            Request::Inspect { model: folder.to_owned(), texts: options.texts.clone() };
+        let request = Request::Inspect { model: folder.to_owned(), texts: options.texts.clone() };
         let found = match worker.ask(&request).map_err(&trouble)? {
             Reply::Inspected(found) => *found,
             other => return Err(trouble(out_of_turn(&other))),

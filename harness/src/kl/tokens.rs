@@ -41,7 +41,7 @@ impl Tokens {
     ) -> Result<Self, KlError> {
         let (documents, from) = documents(options, encoded)?;
         let tokens = match filed {
-            [] => Self::of_documents(options, documents, from)?,
+            [] => Self::of_documents(options, &documents, from)?,
             [one, rest @ ..] => {
                 let tokens = Self::on_file(options, one)?;
                 rest.iter().try_for_each(|other| tokens.same(&one.from, other))?;
@@ -64,7 +64,7 @@ impl Tokens {
 
     fn of_documents(
         options: &Options,
-        documents: Vec<Vec<u32>>,
+        documents: &[Vec<u32>],
         from: String,
     ) -> Result<Self, KlError> {
         if documents.is_empty() {
@@ -131,7 +131,7 @@ impl Tokens {
     /// The next token of each scored position, in order.
     pub fn targets(&self, scored: std::ops::Range<usize>) -> &[u32] {
         // The last token of a document is in no window.
-        &self.ids[scored.start + 1..scored.end + 1]
+        &self.ids[scored.start + 1..=scored.end]
     }
 }
 

@@ -77,9 +77,8 @@ impl Thresholds {
         control: &[ControlLane],
         nonfinite: u64,
     ) -> Verdict {
-        let floor = |of: fn(&Summary) -> f64| {
-            control.iter().map(|lane| of(&lane.summary)).fold(0.0, worst)
-        };
+        let floor =
+            |of: fn(&Summary) -> f64| control.iter().map(|lane| of(&lane.summary)).fold(0.0, worst);
         let mean = self.max_mean.map(|most| {
             let upper = summary.kl_mean.as_ref().map(highest);
             check("mean KL", summary.kl.mean, upper, floor(|s| s.kl.mean), most)
@@ -118,10 +117,10 @@ impl Verdict {
     }
 }
 
+#[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN must fail the bound")]
 fn check(what: &str, value: f64, upper: Option<f64>, floor: f64, most: f64) -> Check {
     let excess = upper.map(|upper| upper - floor);
     let outcome = match excess {
-        // Bounds are written so that a NaN fails.
         _ if !(floor <= most) => Outcome::BelowFloor,
         None => Outcome::NoInterval,
         Some(excess) if !(excess <= most) => Outcome::Exceeded,

@@ -24,7 +24,7 @@ fn dump(bench: &Bench, name: &str, vocab: usize, logits: &[f32]) -> String {
 #[test]
 fn the_engine_is_at_0_from_a_dump_of_mlx_lm() {
     let bench = Bench::new();
-    let ids = bench.ids(&encoded(&model(FACTS), 1200));
+    let ids = bench.ids(&encoded(&model(FACTS), 600));
     let theirs = bench.path("theirs.safetensors").display().to_string();
     let folder = model(FACTS).display().to_string();
     python("mlx_lm_dump.py", &[folder.as_str(), &ids, &theirs]);
@@ -46,7 +46,8 @@ fn nan_and_infinite_logits_are_counted_and_located_and_fail() {
     let good: Vec<f32> = (0..40 * 8).map(|x| ((x * 7) % 13) as f32).collect();
     let mut bad = good.clone();
     (bad[3 * 8 + 5], bad[20 * 8]) = (f32::NAN, f32::NEG_INFINITY);
-    let (good, bad) = (dump(&bench, "a.safetensors", 8, &good), dump(&bench, "b.safetensors", 8, &bad));
+    let (good, bad) =
+        (dump(&bench, "a.safetensors", 8, &good), dump(&bench, "b.safetensors", 8, &bad));
     let report = bench.report(&["--teacher", &good, "--student", &bad], MISMATCH);
     assert_eq!((report.verdict.nonfinite, report.summary.unscored), (2, 2));
     assert_eq!(report.summary.positions, 37, "the others are scored");

@@ -16,7 +16,9 @@ fn record(bench: &Bench) -> Option<PathBuf> {
 }
 
 fn lines(bench: &Bench) -> usize {
-    record(bench).and_then(|path| fs::read_to_string(path).ok()).map_or(0, |text| text.lines().count())
+    record(bench)
+        .and_then(|path| fs::read_to_string(path).ok())
+        .map_or(0, |text| text.lines().count())
 }
 
 fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
@@ -54,11 +56,12 @@ fn arguments(text: &str) -> Vec<&str> {
 #[test]
 fn a_killed_run_ends_with_identical_numbers() {
     let whole = Bench::new();
-    let text = whole.text(12_000);
+    let text = whole.text(3000);
     let run = arguments(&text);
     let wanted = whole.report(&run, HELD);
     let bench = Bench::new();
-    let mut child = bench.command(&run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child =
+        bench.command(&run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for("the third window", || lines(&bench) >= 3);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -80,18 +83,18 @@ fn a_killed_run_ends_with_identical_numbers() {
 #[test]
 fn a_dead_worker_exits_103_and_nothing_is_lost() {
     let whole = Bench::new();
-    let text = whole.text(12_000);
+    let text = whole.text(3000);
     let run = arguments(&text);
     let bench = Bench::new();
     let child = bench.command(&run).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the third window", || lines(&bench) >= 3);
     let workers = children(child.id());
     assert_eq!(workers.len(), 2, "two models, two workers");
-    Command::new("kill").args(["-SEGV", &workers[0].to_string()]).status().unwrap();
+    Command::new("kill").args(["-ABRT", &workers[0].to_string()]).status().unwrap();
     let done = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(CRASHED), "{stderr}");
-    assert!(stderr.contains("is gone: SIGSEGV") && stderr.contains("--resume"), "{stderr}");
+    assert!(stderr.contains("is gone: SIGABRT") && stderr.contains("--resume"), "{stderr}");
     let kept = lines(&bench);
     assert!(kept >= 3);
     let resumed = bench.report(&[&run[..], &["--resume"]].concat(), HELD);

@@ -62,11 +62,21 @@ impl Bench {
         path.display().to_string()
     }
 
+    /// A copy of a model's folder, to be changed.
+    fn copy_of(&self, name: &str) -> PathBuf {
+        let folder = self.path("model");
+        fs::create_dir(&folder).unwrap();
+        for file in fs::read_dir(model(name)).unwrap().flatten() {
+            fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+        }
+        folder
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(support::PROGRAM);
         command.arg("kl").args(arguments).current_dir(support::checkout());
-        // Ten thousand take their time in a debug build.
-        command.args(["--resamples", "400"]);
+        // MLX's portable BLAS takes a millisecond a token, and a debug build its time to resample.
+        command.args(["--resamples", "400", "--control", "64"]);
         command.arg("--record").arg(self.path("record"));
         command.arg("--store").arg(self.path("store"));
         command

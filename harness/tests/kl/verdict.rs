@@ -3,13 +3,12 @@
 use super::*;
 use mlx_parity::kl::verdict::Outcome;
 
-const BOUNDS: [&str; 6] =
-    ["--max-mean", "1e-3", "--max-p99", "0.01", "--min-agreement", "0.99"];
+const BOUNDS: [&str; 6] = ["--max-mean", "1e-3", "--max-p99", "0.01", "--min-agreement", "0.99"];
 
 #[test]
 fn thresholds_exit_100_on_4_bits_and_0_on_f32() {
     let bench = Bench::new();
-    let text = bench.text(6000);
+    let text = bench.text(1500);
     let run = |student: &'static str| {
         ["--teacher", "glassllm-f32", "--student", student, "--text", &text, "--window", "64"]
     };
@@ -29,9 +28,17 @@ fn thresholds_exit_100_on_4_bits_and_0_on_f32() {
 #[test]
 fn a_threshold_that_only_the_value_meets_is_not_met() {
     let bench = Bench::new();
-    let text = bench.text(3000);
-    let run =
-        ["--teacher", "glassllm-f32", "--student", "glassllm-8bit", "--text", &text, "--window", "64"];
+    let text = bench.text(1000);
+    let run = [
+        "--teacher",
+        "glassllm-f32",
+        "--student",
+        "glassllm-8bit",
+        "--text",
+        &text,
+        "--window",
+        "64",
+    ];
     let plain = bench.report(&run, HELD);
     let (value, upper) = (plain.summary.kl.mean, plain.summary.kl_mean.unwrap());
     let high = upper.percentile.high.max(upper.bca.high);
@@ -49,7 +56,8 @@ fn a_threshold_of_one_window_has_blocks_to_stand_on_and_of_one_position_is_refus
     let file = bench.ids(&ids);
     let run = ["--teacher", "glassllm-f32", "--student", "glassllm-f32", "--max-mean", "0.1"];
     let report = bench.report(&[&run[..], &["--ids", &file]].concat(), HELD);
-    assert_eq!((report.text.windows, report.clusters.block), (1, Some(16)));
+    assert_eq!((report.text.windows, report.clusters.block), (1, Some((ids.len() - 1) / 20)));
+    assert!(report.clusters.count >= 20);
     let file = bench.ids(&ids[..5]);
     let ran = bench.run(&[&run[..], &["--ids", &file]].concat()).expect(USAGE);
     assert!(ran.stdout.contains("too few clusters"), "{}", ran.stdout);
@@ -58,7 +66,7 @@ fn a_threshold_of_one_window_has_blocks_to_stand_on_and_of_one_position_is_refus
 #[test]
 fn people_get_a_table_and_plots() {
     let bench = Bench::new();
-    let text = bench.text(2000);
+    let text = bench.text(500);
     let plots = bench.path("plots");
     let run = ["--teacher", "glassllm-f32", "--composition", "l2:kv4,stock", "--text", &text];
     let ran = bench
