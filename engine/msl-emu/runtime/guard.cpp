@@ -1,0 +1,107 @@
+#include "guard.h"
+
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "arena.h"
+#include "machine.h"
+#include "report.h"
+
+#if defined(EMU_ADDRESS)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace emu {
+namespace {
+
+/// Where the interrupted code was, and its caller by frame pointer when that lies outside the program.
+std::uintptr_t interrupted_at(void* context) {
+  const auto* user = static_cast<const ucontext_t*>(context);
+#if defined(__linux__) && defined(__x86_64__)
+  return static_cast<std::uintptr_t>(user->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__linux__) && defined(__aarch64__)
+  return user->uc_mcontext.pc;
+#elif defined(__APPLE__) && defined(__aarch64__)
+  return user->uc_mcontext->__ss.__pc;
+#elif defined(__APPLE__) && defined(__x86_64__)
+  return user->uc_mcontext->__ss.__rip;
+#else
+  (void)user;
+  return 0;
+#endif
+}
+
+Where interrupted(void* context) { return {nullptr, 0, interrupted_at(context), running_thread()}; }
+
+void on_alarm(int, siginfo_t*, void* context) {
+  end_with({"time-limit", "guard", "the kernel ran past its time limit", interrupted(context), {}});
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  const Where at = interrupted(context);
+  if (signal != SIGFPE && below_stack(address)) {
+    end_with({"stack-overflow", "guard", "the stack of a thread ran out", at, {}});
+  }
+  if (signal == SIGFPE) end_with({"arithmetic", "guard", "an integer division that has no result", at, {}});
+  Text text;
+  const Region* region = region_near(address);
+  if (!region) end_with({"out-of-bounds", "guard", "access at an address in no buffer", at, {}});
+  const bool inside = address >= region->base && address < region->base + region->size;
+  if (inside && region->kind == Kind::input) {
+    text << "write at element " << std::uint64_t{(address - region->base) / region->element} << " of `" << region->name << "`, an input";
+    end_with({"input-written", "guard", text.c_str(), at, {}});
+  }
+  text << "access outside `" << region->name << "`, which has " << std::uint64_t{region->size / region->element} << " elements";
+  end_with({"out-of-bounds", "guard", text.c_str(), at, {}});
+}
+
+void handle(int signal, void (*handler)(int, siginfo_t*, void*)) {
+  struct sigaction action = {};
+  action.sa_sigaction = handler;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigaction(signal, &action, nullptr);
+}
+
+} // namespace
+
+void open_guard(unsigned limit) {
+  static char alternate[256 << 10];
+  stack_t stack = {};
+  stack.ss_sp = alternate;
+  stack.ss_size = sizeof alternate;
+  sigaltstack(&stack, nullptr);
+  handle(SIGSEGV, on_fault);
+  handle(SIGBUS, on_fault);
+  handle(SIGFPE, on_fault);
+  if (limit == 0) return;
+  handle(SIGALRM, on_alarm);
+  itimerval timer = {};
+  timer.it_value.tv_sec = limit / 1000;
+  timer.it_value.tv_usec = static_cast<decltype(timer.it_value.tv_usec)>(limit % 1000 * 1000);
+  setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
+} // namespace emu
+
+#if defined(EMU_ADDRESS)
+/// AddressSanitizer calls this before it ends the process.
+extern "C" void __asan_on_error() {
+  const auto address = reinterpret_cast<std::uintptr_t>(__asan_get_report_address());
+  const auto pc = reinterpret_cast<std::uintptr_t>(__asan_get_report_pc());
+  emu::Text text;
+  text << (__asan_get_report_access_type() ? "write" : "read") << " of " << std::uint64_t{__asan_get_report_access_size()} << " bytes";
+  const emu::Region* region = emu::region_near(address);
+  if (region) {
+    text << " outside `" << region->name << "`, which has " << std::uint64_t{region->size / region->element} << " elements";
+  } else {
+    text << ": " << __asan_get_report_description();
+  }
+  emu::end_with({"out-of-bounds", "address-sanitizer", text.c_str(), {nullptr, 0, pc, emu::running_thread()}, {}});
+}
+#endif

@@ -1,0 +1,56 @@
+#include "switch.h"
+
+#include <cstdint>
+
+#if defined(__APPLE__)
+#define EMU_SYMBOL(name) "_" name
+#else
+#define EMU_SYMBOL(name) name
+#endif
+
+#if defined(__x86_64__)
+
+asm(".text\n"
+    ".globl " EMU_SYMBOL("emu_switch") "\n"
+    EMU_SYMBOL("emu_switch") ":\n"
+    "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
+    "  movq %rsp, (%rdi)\n"
+    "  movq %rsi, %rsp\n"
+    "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
+    "  ret\n");
+
+void* emu_fresh_stack(void* top, void (*body)()) {
+  auto* at = reinterpret_cast<std::uintptr_t*>(reinterpret_cast<std::uintptr_t>(top) & ~std::uintptr_t{15});
+  *--at = 0; // the return address that `body` would find; keeps its frame aligned
+  *--at = reinterpret_cast<std::uintptr_t>(body);
+  for (int saved = 0; saved < 6; ++saved) *--at = 0;
+  return at;
+}
+
+#elif defined(__aarch64__)
+
+asm(".text\n"
+    ".globl " EMU_SYMBOL("emu_switch") "\n"
+    EMU_SYMBOL("emu_switch") ":\n"
+    "  sub sp, sp, #160\n"
+    "  stp x19, x20, [sp, #0]\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n"
+    "  stp x25, x26, [sp, #48]\n  stp x27, x28, [sp, #64]\n  stp x29, x30, [sp, #80]\n"
+    "  stp d8, d9, [sp, #96]\n  stp d10, d11, [sp, #112]\n  stp d12, d13, [sp, #128]\n  stp d14, d15, [sp, #144]\n"
+    "  mov x9, sp\n  str x9, [x0]\n"
+    "  mov sp, x1\n"
+    "  ldp x19, x20, [sp, #0]\n  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n"
+    "  ldp x25, x26, [sp, #48]\n  ldp x27, x28, [sp, #64]\n  ldp x29, x30, [sp, #80]\n"
+    "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
+    "  add sp, sp, #160\n"
+    "  ret\n");
+
+void* emu_fresh_stack(void* top, void (*body)()) {
+  auto* at = reinterpret_cast<std::uintptr_t*>(reinterpret_cast<std::uintptr_t>(top) & ~std::uintptr_t{15}) - 20;
+  for (int saved = 0; saved < 20; ++saved) at[saved] = 0;
+  at[11] = reinterpret_cast<std::uintptr_t>(body); // x30
+  return at;
+}
+
+#else
+#error "no context switch for this processor"
+#endif
