@@ -28,7 +28,9 @@ pub(crate) fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), EmuError
 
 fn names(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), EmuError> {
     // MLX puts the kernel's name behind a prefix, so a digit may begin it.
-    if kernel.name.is_empty() || !kernel.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+    if kernel.name.is_empty()
+        || !kernel.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    {
         return Err(EmuError::Name { what: "kernel", name: kernel.name.clone() });
     }
     let mut seen = BTreeSet::new();
@@ -61,7 +63,8 @@ fn count(kernel: &Kernel, what: &'static str, wanted: usize, found: usize) -> Re
 
 fn view(name: &str, input: &Input<'_>) -> Result<(), EmuError> {
     let len = input.storage.len();
-    let fits = input.shape.len() == input.strides.len() && reach(input).is_some_and(|(low, high)| low >= 0 && high < len as i128);
+    let fits = input.shape.len() == input.strides.len()
+        && reach(input).is_some_and(|(low, high)| low >= 0 && high < len as i128);
     if fits || (input.shape.contains(&0) && input.shape.len() == input.strides.len()) {
         return Ok(());
     }
@@ -78,7 +81,10 @@ fn view(name: &str, input: &Input<'_>) -> Result<(), EmuError> {
 pub(crate) fn reach(input: &Input<'_>) -> Option<(i128, i128)> {
     let (mut low, mut high) = (input.offset as i128, input.offset as i128);
     for (&extent, &stride) in input.shape.iter().zip(&input.strides) {
-        let step = (extent as i128).checked_sub(1).filter(|&last| last >= 0)?.checked_mul(i128::from(stride))?;
+        let step = (extent as i128)
+            .checked_sub(1)
+            .filter(|&last| last >= 0)?
+            .checked_mul(i128::from(stride))?;
         low += step.min(0);
         high += step.max(0);
     }
@@ -91,9 +97,16 @@ fn extents(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), EmuError> {
             return Err(EmuError::Extent { kernel: kernel.name.clone(), what, found });
         }
     }
-    let found = threads_per_group(launch).iter().map(|&extent| u64::from(extent)).fold(1, u64::saturating_mul);
+    let found = threads_per_group(launch)
+        .iter()
+        .map(|&extent| u64::from(extent))
+        .fold(1, u64::saturating_mul);
     if found > MAX_GROUP {
-        return Err(EmuError::GroupTooLarge { kernel: kernel.name.clone(), found, limit: MAX_GROUP });
+        return Err(EmuError::GroupTooLarge {
+            kernel: kernel.name.clone(),
+            found,
+            limit: MAX_GROUP,
+        });
     }
     Ok(())
 }

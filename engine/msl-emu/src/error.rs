@@ -38,7 +38,9 @@ pub enum EmuError {
         found: usize,
     },
     /// A view that leaves its storage.
-    #[error("input `{name}`: shape {shape:?} with strides {strides:?} from element {offset} leaves the {len} elements of its storage")]
+    #[error(
+        "input `{name}`: shape {shape:?} with strides {strides:?} from element {offset} leaves the {len} elements of its storage"
+    )]
     View {
         /// The input.
         name: String,

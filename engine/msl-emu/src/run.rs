@@ -23,7 +23,13 @@ pub fn run(kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Ou
     let built = build(kernel, &unit, &[], options)?;
     let ran = execute(&built, &wrapper, kernel, launch, options)?;
     let faults = faults(kernel, &unit, &built, &ran)?;
-    let mut outcome = Outcome { outputs: Vec::new(), faults, spread: Vec::new(), elapsed: ran.elapsed, cached: built.cached };
+    let mut outcome = Outcome {
+        outputs: Vec::new(),
+        faults,
+        spread: Vec::new(),
+        elapsed: ran.elapsed,
+        cached: built.cached,
+    };
     compare_orders(kernel, options, &ran, &mut outcome);
     uninitialised_locals(kernel, launch, options, (&wrapper, &unit, &built), &ran, &mut outcome)?;
     outcome.outputs = ran.outputs.into_iter().next().unwrap_or_default();
@@ -44,7 +50,8 @@ fn faults(kernel: &Kernel, unit: &Unit, built: &Built, ran: &Ran) -> Result<Vec<
         return Ok(Vec::new());
     }
     let symbols = Symbols::open(&built.executable, &unit.files)?;
-    let mut faults: Vec<Fault> = ran.faults.iter().map(|raw| resolved(kernel, &symbols, raw)).collect();
+    let mut faults: Vec<Fault> =
+        ran.faults.iter().map(|raw| resolved(kernel, &symbols, raw)).collect();
     if let Some(message) = &ran.crash {
         faults.push(plain(kernel, FaultKind::Crash, message.clone(), "signal"));
     }
@@ -89,7 +96,8 @@ fn resolved(kernel: &Kernel, symbols: &Symbols<'_>, raw: &RawFault) -> Fault {
 
 /// Whether the kernel's results may depend on the order of its threads by design.
 fn uses_atomics(kernel: &Kernel) -> bool {
-    kernel.atomic_outputs || [&kernel.header, &kernel.body].iter().any(|source| source.text.contains("atomic_"))
+    kernel.atomic_outputs
+        || [&kernel.header, &kernel.body].iter().any(|source| source.text.contains("atomic_"))
 }
 
 fn compare_orders(kernel: &Kernel, options: &Options, ran: &Ran, outcome: &mut Outcome) {
@@ -109,7 +117,11 @@ fn compare_orders(kernel: &Kernel, options: &Options, ran: &Ran, outcome: &mut O
             let (here, there) = (options.seeds[0], options.seeds[k + 1]);
             let message = format!(
                 "`{}` differs in {} elements between orders {here} and {there}; the first is element {}: {} and {}",
-                kernel.outputs[i], difference.count, difference.first, a.value_at(difference.first), b.value_at(difference.first)
+                kernel.outputs[i],
+                difference.count,
+                difference.first,
+                a.value_at(difference.first),
+                b.value_at(difference.first)
             );
             let fault = plain(kernel, FaultKind::OrderDependence, message, "permutation");
             outcome.faults.push(Fault { seed: there, ..fault });
@@ -131,7 +143,10 @@ fn difference(a: &HostTensor, b: &HostTensor) -> Option<Difference> {
     let differing: Vec<_> = (0..a.len()).filter(|&i| a.bits_at(i) != b.bits_at(i)).collect();
     let distance = |&i: &usize| (a.value_at(i) - b.value_at(i)).abs();
     // A NaN on one side only is as far as can be.
-    let largest = differing.iter().map(distance).fold(0.0, |most: f64, d| if d.is_nan() { f64::INFINITY } else { most.max(d) });
+    let largest = differing
+        .iter()
+        .map(distance)
+        .fold(0.0, |most: f64, d| if d.is_nan() { f64::INFINITY } else { most.max(d) });
     Some(Difference { count: differing.len(), first: *differing.first()?, largest })
 }
 
@@ -146,7 +161,12 @@ fn uninitialised_locals(
     outcome: &mut Outcome,
 ) -> Result<(), EmuError> {
     let warns = |line: &&str| line.contains("uninitialized") && line.contains("warning:");
-    let Some((place, warning)) = built.warnings.lines().filter(warns).find_map(|line| Some((place_of(line, &unit.files)?, line))) else {
+    let Some((place, warning)) = built
+        .warnings
+        .lines()
+        .filter(warns)
+        .find_map(|line| Some((place_of(line, &unit.files)?, line)))
+    else {
         return Ok(());
     };
     let zeroed = build(kernel, unit, &["-ftrivial-auto-var-init=zero"], options)?;

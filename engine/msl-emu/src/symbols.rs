@@ -15,7 +15,9 @@ pub(crate) struct Symbols<'a> {
 impl<'a> Symbols<'a> {
     /// Reads the tables of `executable`; places lie in `files`.
     pub(crate) fn open(executable: &Path, files: &'a [String]) -> Result<Self, EmuError> {
-        let loader = Loader::new(executable).map_err(|error| EmuError::Internal(format!("line tables of {}: {error}", executable.display())))?;
+        let loader = Loader::new(executable).map_err(|error| {
+            EmuError::Internal(format!("line tables of {}: {error}", executable.display()))
+        })?;
         Ok(Self { loader, files })
     }
 
