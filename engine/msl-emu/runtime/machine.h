@@ -27,7 +27,7 @@ void name_thread(Thread& thread, const Shape& shape, const unsigned (&position)[
 void group_extent(const Shape& shape, const unsigned (&position)[3], unsigned (&size)[3]);
 /// Whether `address` lies below the running thread's stack, where nothing may be.
 bool below_stack(std::uintptr_t address);
-/// Whether `address` lies in the running thread's stack or in the program's own data.
+/// Whether `address` lies in the running thread's stack or in the program's own data. Mode fibers only.
 bool is_private(std::uintptr_t address);
 /// Poisoned memory for a threadgroup variable of the running group.
 void* group_block(const char* name, std::size_t size, std::size_t granule, void* previous);
