@@ -21,6 +21,8 @@ struct Shape {
 void open_machine(unsigned threads, std::uint64_t groups);
 /// Runs the group at `position` to its end; `seed` 0 is the natural order of its threads.
 void run_group(const Shape& shape, const unsigned (&position)[3], std::uint64_t seed);
+/// All groups have ended.
+void end_grid();
 /// Ids of thread `index` of the group at `position`.
 void name_thread(Thread& thread, const Shape& shape, const unsigned (&position)[3], const unsigned (&size)[3], unsigned index);
 /// Threads of the group at `position`, by axis: fewer at the edge of the grid.

@@ -127,6 +127,7 @@ void run_grid(const Shape& shape, std::uint64_t seed) {
     run_group(shape, position, seed);
   }
   std::free(order);
+  end_grid();
 }
 
 std::uint64_t nanoseconds() {

@@ -36,9 +36,13 @@ constexpr std::uint64_t max_blocks = 4096;
 constexpr std::size_t block_bytes = 2 * max_group_bytes; // variables are aligned apart
 constexpr unsigned nobody = ~0u;
 
+/// Threads that run at one time: enough for them to meet, few enough to leave the machine usable.
+constexpr unsigned max_active = 2;
+
 struct Worker {
   pthread_t handle = {};
   char* stack = nullptr;
+  std::atomic<int> go{0};
   std::atomic<unsigned> seat{nobody};
   std::atomic<long> os_id{0};
 };
@@ -48,15 +52,19 @@ unsigned worker_count = 0;
 thread_local unsigned me = nobody; // the running worker's seat
 
 std::atomic<int> held{0};
-std::atomic<unsigned> generation{0}, finished{0};
-std::atomic<unsigned> barrier_phase{0}, meeting_phase[max_group_threads / simd_width][9];
-unsigned running = 0;
-unsigned assigned[max_group_threads];
+std::atomic<int> group_over{0};
+unsigned active = 0;
+unsigned ready[max_group_threads];
+unsigned ready_head = 0, ready_count = 0;
+unsigned worker_of[max_group_threads]; // by seat
+Random random_order{0};
+std::uint64_t order_seed = 0;
 
 /// Addresses that stand for barriers: for each group (in turn) two of the group and two of each simdgroup.
 constexpr unsigned points_per_group = 2 + 2 * max_group_threads / simd_width;
 char points[1024][points_per_group];
-char group_boundary;
+char group_boundary, grid_over;
+std::uint64_t barriers_passed = 0;
 Region* blocks = nullptr;
 std::uint64_t block_count = 0;
 std::size_t block_used = 0;
@@ -74,57 +82,62 @@ public:
 
 char* point(unsigned index) { return &points[detail::group_serial % 1024][index]; }
 
-void wait_past(std::atomic<unsigned>& phase, unsigned seen) {
-  while (phase.load(std::memory_order_acquire) == seen) phase.wait(seen);
+/// With the lock: those of `members` in `state` may run again, in an order that the seed picks anew.
+void release(unsigned first, unsigned members, State state) {
+  unsigned order[max_group_threads];
+  permute(order, members, order_seed, random_order);
+  for (unsigned i = 0; i < members; ++i) {
+    Seat& seat = seats[first + order[i]];
+    if (seat.state != state) continue;
+    seat.state = State::running;
+    ready[(ready_head + ready_count++) % max_group_threads] = first + order[i];
+  }
 }
 
-void pass(std::atomic<unsigned>& phase) {
-  phase.fetch_add(1, std::memory_order_acq_rel);
-  phase.notify_all();
+/// With the lock: wakes as many as may run.
+void dispatch() {
+  if (active == 0 && ready_count == 0 && ended < seated) stuck();
+  while (active < max_active && ready_count > 0) {
+    Worker& worker = workers[worker_of[ready[ready_head]]];
+    ready_head = (ready_head + 1) % max_group_threads;
+    --ready_count;
+    ++active;
+    worker.go.store(1, std::memory_order_release);
+    worker.go.notify_one();
+  }
 }
 
-/// With the lock: one thread less can run.
-void rest() {
-  if (--running == 0 && ended < seated) stuck();
+void await_turn(Worker& worker) {
+  while (worker.go.load(std::memory_order_acquire) == 0) worker.go.wait(0);
+  worker.go.store(0, std::memory_order_relaxed);
 }
 
-std::atomic<unsigned>& phase_of(const Meeting& meeting, unsigned simdgroup) {
-  return meeting_phase[simdgroup][meeting.lanes == 4 ? 1 + meeting.first_lane / 4 : 0];
-}
-
-/// With the lock: lanes of a meeting that all have come to go on.
 void end_meeting(const Meeting& meeting, unsigned simdgroup) {
   close_meeting(meeting, simdgroup);
   const unsigned first = simdgroup * simd_width + meeting.first_lane;
-  for (unsigned i = first; i < first + meeting.lanes && i < seated; ++i) {
-    if (seats[i].state != State::at_meeting) continue;
-    seats[i].state = State::running;
-    ++running;
-  }
-  pass(phase_of(meeting, simdgroup));
+  release(first, first + meeting.lanes <= seated ? meeting.lanes : seated - first, State::at_meeting);
 }
 
 unsigned meet_lanes(const Meeting& meeting, const void* mine, std::size_t size, Site site) {
   Seat& seat = seats[me];
-  std::atomic<unsigned>& phase = phase_of(meeting, seat.id.simdgroup);
-  unsigned turn = 0, seen = 0;
+  unsigned turn = 0;
   {
     Held lock;
     turn = meeting.meet.turn;
-    seen = phase.load();
     copy_bytes(meeting.slots[turn][seat.id.lane], mine, size);
     seat.site = site;
     seat.state = State::at_meeting;
     meeting.meet.arrived |= 1u << (seat.id.lane - meeting.first_lane);
-    const bool all = meeting.meet.arrived == meeting.meet.live;
-    if (all) --running, end_meeting(meeting, seat.id.simdgroup);
-    else rest();
+    if (meeting.meet.arrived == meeting.meet.live) end_meeting(meeting, seat.id.simdgroup);
+    --active;
+    dispatch();
   }
-  wait_past(phase, seen);
+  await_turn(workers[worker_of[me]]);
   return turn;
 }
 
 void end_thread() {
+  __tsan_release(&grid_over);
   Held lock;
   Seat& seat = seats[me];
   seat.state = State::ended;
@@ -134,7 +147,11 @@ void end_thread() {
     meeting.meet.live &= ~(1u << (seat.id.lane - meeting.first_lane));
     if (meeting.meet.live != 0 && meeting.meet.arrived == meeting.meet.live) end_meeting(meeting, seat.id.simdgroup);
   }
-  rest();
+  --active;
+  dispatch();
+  if (ended < seated) return;
+  group_over.store(1, std::memory_order_release);
+  group_over.notify_one();
 }
 
 /// As `copy_bytes`: not with memset.
@@ -150,20 +167,14 @@ void* worker_body(void* argument) {
   Worker& worker = *static_cast<Worker*>(argument);
   worker.os_id = syscall(SYS_gettid);
   guard_thread();
-  for (unsigned seen = 0;; ++seen) {
-    wait_past(generation, seen);
-    const unsigned seat = assigned[&worker - workers];
-    if (seat < seated) {
-      if (detail::group_serial % max_blocks == 0) __tsan_acquire(&group_boundary);
-      me = seat;
-      worker.seat = seat;
-      emu_entry(entry_buffers);
-      end_thread();
-      if ((detail::group_serial + 1) % max_blocks == 0) __tsan_release(&group_boundary);
-      me = nobody;
-    }
-    finished.fetch_add(1, std::memory_order_acq_rel);
-    finished.notify_one();
+  for (;;) {
+    await_turn(worker);
+    me = worker.seat;
+    if (detail::group_serial % max_blocks == 0) __tsan_acquire(&group_boundary);
+    emu_entry(entry_buffers);
+    if ((detail::group_serial + 1) % max_blocks == 0) __tsan_release(&group_boundary);
+    end_thread();
+    me = nobody;
   }
 }
 
@@ -208,38 +219,44 @@ void open_machine(unsigned threads, std::uint64_t groups) {
 
 void run_group(const Shape& shape, const unsigned (&position)[3], std::uint64_t seed) {
   seat_group(shape, position);
-  running = seated;
   block_used = 0;
   if (detail::group_serial % max_blocks == 0) poison_blocks();
   // Threads change seats from group to group: what one thread does in two groups must not count as ordered by that.
-  Random random(detail::group_serial);
-  permute(assigned, worker_count, seed + 2, random);
-  finished = 0;
-  pass(generation);
-  for (unsigned done = finished; done != worker_count; done = finished) finished.wait(done);
+  random_order = Random(seed * 0x10001 + detail::group_serial);
+  order_seed = seed;
+  permute(worker_of, worker_count, 2, random_order);
+  for (unsigned i = 0; i < seated; ++i) workers[worker_of[i]].seat = i;
+  group_over = 0;
+  {
+    Held lock;
+    release(0, seated, State::running);
+    dispatch();
+  }
+  while (group_over.load(std::memory_order_acquire) == 0) group_over.wait(0);
 }
+
+void end_grid() { __tsan_acquire(&grid_over); }
 
 void threadgroup_barrier(unsigned order, Site site) {
   Seat& seat = seats[me];
-  unsigned seen = 0;
+  unsigned parity = 0;
   {
     Held lock;
-    seen = barrier_phase.load();
-    if (order != order_none) __tsan_release(point(seen % 2));
+    parity = barriers_passed % 2;
+    if (order != order_none) __tsan_release(point(parity));
     seat.site = site;
     seat.state = State::at_barrier;
     if (++at_barrier == seated) {
       check_barrier();
       at_barrier = 0;
-      running = seated;
-      for (unsigned i = 0; i < seated; ++i) seats[i].state = State::running;
-      pass(barrier_phase);
-    } else {
-      rest();
+      ++barriers_passed;
+      release(0, seated, State::at_barrier);
     }
+    --active;
+    dispatch();
   }
-  wait_past(barrier_phase, seen);
-  if (order != order_none) __tsan_acquire(point(seen % 2));
+  await_turn(workers[worker_of[me]]);
+  if (order != order_none) __tsan_acquire(point(parity));
 }
 
 void simdgroup_barrier(unsigned order, Site site) {
