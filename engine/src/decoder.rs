@@ -422,7 +422,7 @@ impl<'m> Decoder<'m> {
         self.model.set_lora(self.plan.lora());
         let logits = self.model.network().forward(ids, &mut self.caches, &mut self.sink)?;
         self.plan.convert(&mut self.caches)?;
-        Ok(logits)
+        fault::unwatched(self.model.fault(), &self.sink.taps, logits)
     }
 
     fn warn_past_training(&self, before: usize) {

@@ -343,6 +343,14 @@ pub enum EngineError {
         /// All names.
         known: &'static [&'static str],
     },
+    /// A kind of processor that this MLX has none of.
+    #[error("no {wanted} to compute on: this is {found}")]
+    NoProcessor {
+        /// The kind asked for.
+        wanted: crate::runtime::Processor,
+        /// The MLX that runs.
+        found: String,
+    },
     /// A deliberate fault asked of a build without debug assertions.
     #[error(
         "fault `{name}` is refused: deliberate faults exist only in builds with debug assertions"

@@ -1,6 +1,7 @@
 //! What MLX this process runs on.
 
 use std::ffi::CStr;
+use std::fmt;
 
 use mlx_rs::{Array, Device, DeviceType};
 
@@ -32,6 +33,53 @@ pub fn runtime_info() -> Result<RuntimeInfo, EngineError> {
         device: device.to_string(),
         has_float64: computes_float64(),
     })
+}
+
+/// A kind of processor that MLX computes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processor {
+    /// The CPU, which every MLX has.
+    Cpu,
+    /// The GPU of this platform: Metal on Apple's, CUDA elsewhere.
+    Gpu,
+}
+
+/// Computes on a kind of processor from here on, in the place of MLX's default.
+///
+/// # Errors
+/// [`EngineError::NoProcessor`] where this MLX has none of the kind, [`EngineError::Op`] where it throws.
+pub fn compute_on(processor: Processor) -> Result<(), EngineError> {
+    let kind = match processor {
+        Processor::Cpu => DeviceType::Cpu,
+        Processor::Gpu => DeviceType::Gpu,
+    };
+    if device_count(kind)? == 0 {
+        let info = runtime_info()?;
+        let found = format!("mlx {} on {}", info.mlx_version, info.backend);
+        return Err(EngineError::NoProcessor { wanted: processor, found });
+    }
+    Device::set_default(&Device::new(kind, 0));
+    Ok(())
+}
+
+fn device_count(kind: DeviceType) -> Result<i32, EngineError> {
+    let mut count = 0;
+    // SAFETY: the call writes one int that is ours, and takes nothing else.
+    let status = unsafe { mlx_sys::mlx_device_count(&raw mut count, kind.into()) };
+    if status == 0 {
+        return Ok(count);
+    }
+    let message = format!("no number of devices, status {status}");
+    Err(EngineError::Op { op: "device_count", message })
+}
+
+impl fmt::Display for Processor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+        })
+    }
 }
 
 /// Bytes that arrays of this process hold at the moment (`mx.get_active_memory`).

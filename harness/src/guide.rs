@@ -3,6 +3,9 @@
 #[doc = include_str!("../guide/concepts.md")]
 pub mod concepts {}
 
+#[doc = include_str!("../guide/bisect.md")]
+pub mod bisect {}
+
 #[doc = include_str!("../guide/adding-a-case.md")]
 pub mod adding_a_case {}
 

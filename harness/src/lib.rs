@@ -1,10 +1,12 @@
 //! mlx-parity proves, on the machine at hand, that an MLX engine computes what the reference
 //! computes. The guide starts with [`guide`].
 
+pub mod bisect;
 pub mod case;
 pub mod check;
 pub mod cmd;
 pub mod compare;
+pub mod composition;
 pub mod diff;
 pub mod digest;
 pub mod exit;
@@ -22,6 +24,8 @@ pub mod record;
 pub mod report;
 pub mod root;
 pub mod row;
+pub mod stats;
+pub mod store;
 pub mod summary;
 pub mod support;
 pub mod synthetic;

@@ -20,8 +20,10 @@ enum Command {
     Freeze(cmd::freeze::Args),
     Goldens(cmd::goldens::Args),
     Diff(cmd::diff::Args),
+    Bisect(cmd::bisect::Args),
     Generate(cmd::generate::Args),
     Models(cmd::models::Args),
+    Store(cmd::store::Args),
     Doctor(cmd::doctor::Args),
     #[command(hide = true)]
     Worker,
@@ -39,8 +41,10 @@ fn main() -> std::process::ExitCode {
         Command::Freeze(args) => cmd::freeze::run(&cli.common, args),
         Command::Goldens(args) => cmd::goldens::run(&cli.common, args),
         Command::Diff(args) => cmd::diff::run(&cli.common, args),
+        Command::Bisect(args) => cmd::bisect::run(&cli.common, args),
         Command::Generate(args) => cmd::generate::run(&cli.common, args),
         Command::Models(args) => cmd::models::run(&cli.common, args),
+        Command::Store(args) => cmd::store::run(&cli.common, args),
         Command::Doctor(args) => cmd::doctor::run(&cli.common, args),
         Command::Worker => cmd::worker::run(),
     };

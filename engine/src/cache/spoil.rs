@@ -58,6 +58,23 @@ impl KvCache {
         }
     }
 
+    /// The values of a position are those of the one before it, where the newest `count` positions of a
+    /// cache of plain rows hold it.
+    pub(crate) fn repeat_value(&mut self, position: i32, count: i32) -> Result<(), EngineError> {
+        let newest = self.offset() - count..self.offset();
+        let buffers = match self {
+            Self::Plain(cache) => cache.buffers_mut(),
+            Self::Rotating(cache) => cache.buffers_mut(),
+            _ => None,
+        };
+        let Some(buffers) = buffers.filter(|_| newest.contains(&position)) else { return Ok(()) };
+        let positions = 0..buffers.values.dim(2);
+        let order: Vec<i32> = positions.map(|at| at - i32::from(at == position)).collect();
+        let order = Array::from_slice(&order, &[order.len() as i32]);
+        buffers.values = ops::take(&buffers.values, &order, 2)?;
+        Ok(())
+    }
+
     /// A batch without padding: all rows count.
     pub(crate) fn forget_padding(&mut self) {
         match self {

@@ -2,7 +2,7 @@
 
 use mlx_rs::{Array, Dtype};
 
-use super::{Fault, is};
+use super::{Fault, is, planted};
 use crate::array::to_host;
 use crate::attention::attend;
 use crate::cache::Rows;
@@ -49,7 +49,7 @@ pub(crate) fn attention(
         {
             unfused_attention(fault, [queries, keys, values], scale, mask)
         }
-        _ => attend(queries, rows, scale, mask),
+        _ => planted::mixed(fault, attend(queries, rows, scale, mask)?),
     }
 }
 

@@ -3,10 +3,12 @@
 //! They act only in builds with debug assertions; elsewhere naming or loading one is an error.
 
 mod attention;
+mod planted;
 mod points;
 mod state;
 
 pub(crate) use attention::{attention, mask, softmax};
+pub(crate) use planted::{down, in_layer, mlp_norm_eps, unwatched};
 pub(crate) use points::{Armed, can_fail, point};
 pub(crate) use state::{
     called, joined, keeps_failed, loaded, planted, refused, stale, taken_back, trim, trims_anything,
@@ -84,6 +86,21 @@ pub enum Fault {
     FailedStepKept,
     /// Padding of a batch counts as positions of its sequences.
     PaddingCounted,
+    /// [`Fault::RopeBase`] in one layer only, the third.
+    RopeBaseOfLayer,
+    /// What the second head of the fourth layer attends to, times 1.01.
+    OneHead,
+    /// The last 32 outputs of the second layer's feed-forward block are not written: zeros.
+    MlpTile,
+    /// The norm before the third layer's feed-forward block with an eps ten times too large.
+    NormEps,
+    /// Once the second layer's cache has a position 3, its values there are those of position 2.
+    CacheSlot,
+    /// In every second run, counted over a process, the second layer's feed-forward block gives 1.01
+    /// times what it should.
+    Flaky,
+    /// The logits of calls that keep no intermediates, times 1.01.
+    Unwatched,
     /// `abort()` in the third decode step.
     Abort,
     /// The third decode step never ends.
@@ -128,6 +145,13 @@ const KNOWN: &[(&str, Fault)] = &[
     ("rollback-one-short", Fault::RollbackOneShort),
     ("failed-step-kept", Fault::FailedStepKept),
     ("padding-counted", Fault::PaddingCounted),
+    ("rope-base-of-layer", Fault::RopeBaseOfLayer),
+    ("one-head", Fault::OneHead),
+    ("mlp-tile", Fault::MlpTile),
+    ("norm-eps", Fault::NormEps),
+    ("cache-slot", Fault::CacheSlot),
+    ("flaky", Fault::Flaky),
+    ("unwatched", Fault::Unwatched),
     ("abort", Fault::Abort),
     ("hang", Fault::Hang),
     ("segv", Fault::Segv),

@@ -1,11 +1,15 @@
 //! Faults of what a decoder keeps from one call to the next.
 
-use super::{Fault, is};
+use super::{Fault, is, planted as place};
 use crate::cache::KvCache;
 use crate::error::EngineError;
 
+/// The position that [`Fault::CacheSlot`] spoils.
+const BAD_SLOT: i32 = 3;
+
 /// Fresh caches under a fault.
 pub(crate) fn planted(fault: Option<Fault>, mut caches: Vec<KvCache>) -> Vec<KvCache> {
+    place::run_starts(fault);
     if is(fault, Fault::WindowOneNarrow) {
         caches.iter_mut().for_each(KvCache::narrow);
     }
@@ -54,6 +58,11 @@ pub(crate) fn called(
         for cache in caches.iter_mut() {
             cache.skip(1);
         }
+    }
+    if is(fault, Fault::CacheSlot)
+        && let Some(cache) = caches.get_mut(1)
+    {
+        cache.repeat_value(BAD_SLOT, count as i32)?;
     }
     match caches {
         [first, ..] if is(fault, Fault::RowsSwapped) && rows > 1 => first.reverse(),

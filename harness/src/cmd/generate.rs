@@ -28,24 +28,9 @@ pub fn run(common: &Common, args: &Args) -> Result {
     use mlx_parity_engine::{GenerateOptions, LoadOptions, Model, Tokenizer, generate};
 
     use super::Failure;
-    use crate::{exit::ExitCode, model::Registry};
+    use crate::exit::ExitCode;
 
-    let dir = if args.model.join("config.json").is_file() {
-        args.model.clone()
-    } else {
-        let root = common.root()?;
-        let registry =
-            Registry::load(&root).map_err(|error| Failure::new(ExitCode::Usage, error))?;
-        let name = args.model.to_string_lossy();
-        let entry = registry.get(&name).ok_or_else(|| {
-            let known: Vec<_> = registry.iter().map(|model| model.name.as_str()).collect();
-            Failure::usage(format!(
-                "`{name}` is no model folder and no registered model ({})",
-                known.join(", ")
-            ))
-        })?;
-        entry.ready(&root).map_err(Failure::usage)?
-    };
+    let dir = common.model_folder(&args.model)?;
     let engine = |error: mlx_parity_engine::EngineError| Failure::new(ExitCode::Mismatch, error);
     let model = Model::load(&dir, &LoadOptions::default()).map_err(engine)?;
     let tokenizer = Tokenizer::load(&dir).map_err(engine)?;

@@ -1,5 +1,6 @@
 //! The commands: one file each, a documented argument struct and a call into the library.
 
+pub mod bisect;
 pub mod case;
 pub mod diff;
 pub mod doctor;
@@ -7,12 +8,14 @@ pub mod freeze;
 pub mod generate;
 pub mod goldens;
 pub mod models;
+pub mod size;
+pub mod store;
 pub mod verify;
 pub mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::{exit::ExitCode, root::Root};
+use crate::{exit::ExitCode, model::Registry, root::Root};
 
 /// Options every command takes.
 #[derive(Debug, Clone, clap::Args)]
@@ -59,6 +62,26 @@ impl Common {
     /// The project.
     pub fn root(&self) -> Result<Root> {
         Root::find(self.root.as_deref()).map_err(|error| Failure::new(ExitCode::Usage, error))
+    }
+
+    /// The folder of a model: `model` itself where it has a `config.json`, else the registered model of
+    /// that name, made where it must be.
+    pub fn model_folder(&self, model: &Path) -> Result<PathBuf> {
+        if model.join("config.json").is_file() {
+            return Ok(model.to_owned());
+        }
+        let root = self.root()?;
+        let registry =
+            Registry::load(&root).map_err(|error| Failure::new(ExitCode::Usage, error))?;
+        let name = model.to_string_lossy();
+        let entry = registry.get(&name).ok_or_else(|| {
+            let known: Vec<_> = registry.iter().map(|model| model.name.as_str()).collect();
+            Failure::usage(format!(
+                "`{name}` is no model folder and no registered model ({})",
+                known.join(", ")
+            ))
+        })?;
+        entry.ready(&root).map_err(Failure::usage)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Command, Job, Message};
-use crate::{case::Kind, check, fingerprint::Fingerprint};
+use crate::{bisect::Walker, case::Kind, check, fingerprint::Fingerprint};
 
 /// Serves jobs until stdin ends.
 pub fn serve() -> anyhow::Result<()> {
@@ -17,16 +17,19 @@ pub fn serve() -> anyhow::Result<()> {
             anyhow::bail!("the engine does not start: {error}");
         }
     }
+    let mut walker = Walker::default();
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
             Command::Run(job) => run(&job)?,
-            Command::Tap { job, step, out } => match tap(&job, step, &out) {
-                Ok(()) => say(&Message::Done)?,
-                Err(message) => say(&Message::Broken(message))?,
-            },
+            Command::Tap { job, step, out } => answer(tap(&job, step, &out))?,
+            Command::Walk(walk) => answer(walker.walk(&walk))?,
         }
     }
     Ok(())
+}
+
+fn answer(done: Result<(), String>) -> anyhow::Result<()> {
+    say(&done.map_or_else(Message::Broken, |()| Message::Done))
 }
 
 fn tap(job: &Job, step: usize, out: &Path) -> Result<(), String> {

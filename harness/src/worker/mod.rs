@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 pub use self::child::serve;
 pub use self::{
     pool::{PoolOptions, run},
-    process::{Ended, Worker, WorkerError, probe},
+    process::{AskError, Ended, Worker, WorkerError, probe},
 };
-use crate::{case::Case, fingerprint::Fingerprint, ops::Bound, row::Row};
+use crate::{bisect::Walk, case::Case, fingerprint::Fingerprint, ops::Bound, row::Row};
 
 /// One case, with all a worker needs to run it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -71,6 +71,8 @@ pub enum Command {
         /// The safetensors file to write.
         out: PathBuf,
     },
+    /// Run ids along a path and write what they give to a file.
+    Walk(Box<Walk>),
 }
 
 /// What a worker tells the parent.

@@ -40,6 +40,17 @@ pub enum WorkerError {
     NoGreeting(String),
 }
 
+/// Why a command was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// The worker cannot do it, and goes on.
+    #[error("{0}")]
+    Refused(String),
+    /// The worker is gone: `SIGSEGV`, `exit status: 3`, `no answer in 120 s` …
+    #[error("{0}")]
+    Died(String),
+}
+
 /// How a case ended in a worker.
 #[derive(Debug)]
 pub enum Ended {
@@ -129,16 +140,35 @@ impl Worker {
 
     /// Sends a tap command and waits until its file is written.
     pub fn tap(&mut self, command: &Command) -> Result<(), String> {
-        self.send(command)?;
-        let line = self
-            .messages
-            .recv_timeout(TAP_LIMIT)
-            .map_err(|_| "the worker ended or gave no answer in time".to_owned())?;
+        self.ask(command, TAP_LIMIT).map_err(|error| error.to_string())
+    }
+
+    /// Sends a command that is answered by one line, and waits for it at most `limit`. A worker that
+    /// died answers no later one.
+    pub fn ask(&mut self, command: &Command, limit: Duration) -> Result<(), AskError> {
+        self.send(command).map_err(AskError::Died)?;
+        let line = match self.messages.recv_timeout(limit) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(AskError::Died(how_it_ended(&mut self.child, &self.log)));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(self.died(format!("no answer in {} s, ended", limit.as_secs_f64())));
+            }
+        };
         match serde_json::from_str(&line) {
             Ok(Message::Done) => Ok(()),
-            Ok(Message::Broken(message)) => Err(message),
-            _ => Err(format!("it wrote `{line}`")),
+            Ok(Message::Broken(message)) => Err(AskError::Refused(message)),
+            _ => {
+                let line: String = line.chars().take(80).collect();
+                Err(self.died(format!("it wrote `{line}` where an answer was due")))
+            }
         }
+    }
+
+    fn died(&mut self, how: String) -> AskError {
+        self.stop();
+        AskError::Died(how)
     }
 
     fn send(&mut self, command: &Command) -> Result<(), String> {
@@ -150,17 +180,20 @@ impl Worker {
     }
 
     fn end(&mut self, how: String) -> Ended {
+        self.stop();
+        Ended::Died { how }
+    }
+
+    fn stop(&mut self) {
         // A process that is gone already is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        Ended::Died { how }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.stop();
     }
 }
 

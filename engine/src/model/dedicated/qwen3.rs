@@ -69,7 +69,10 @@ impl Qwen3 {
         Ok(Self {
             embed_tokens,
             layers: (0..dims.num_layers)
-                .map(|i| Layer::load(config, weights, &format!("model.layers.{i}"), fault))
+                .map(|i| {
+                    let fault = fault::in_layer(fault, i);
+                    Layer::load(config, weights, &format!("model.layers.{i}"), fault)
+                })
                 .collect::<Result<_, _>>()?,
             norm: weights.norm("model.norm", dims.hidden_size, dims.eps)?,
             lm_head,
@@ -154,9 +157,12 @@ impl Layer {
             linear("mlp.up_proj", [inner, hidden])?,
             linear("mlp.down_proj", [hidden, inner])?,
         ];
-        let mut norm = |name: &str, width| weights.norm(&format!("{path}.{name}"), width, eps);
-        let mut outer =
-            [norm("input_layernorm", hidden)?, norm("post_attention_layernorm", hidden)?];
+        let mut norm = |name: &str, width, eps| weights.norm(&format!("{path}.{name}"), width, eps);
+        let mlp_eps = fault::mlp_norm_eps(fault, eps);
+        let mut outer = [
+            norm("input_layernorm", hidden, eps)?,
+            norm("post_attention_layernorm", hidden, mlp_eps)?,
+        ];
         if fault::is(fault, Fault::NormOrder) {
             outer.reverse();
         }
@@ -164,8 +170,8 @@ impl Layer {
         Ok(Self {
             input_layernorm,
             projections,
-            q_norm: norm("self_attn.q_norm", dims.head_dim)?,
-            k_norm: norm("self_attn.k_norm", dims.head_dim)?,
+            q_norm: norm("self_attn.q_norm", dims.head_dim, eps)?,
+            k_norm: norm("self_attn.k_norm", dims.head_dim, eps)?,
             rope: new_rope(Some(&config.rope), dims.head_dim, fault)?,
             post_attention_layernorm,
             mlp,
@@ -270,7 +276,7 @@ impl Layer {
         let [gate, up] = fault::gate_and_up(self.fault, [&gate, &up]);
         let act = ops::multiply(&ops::silu(gate)?, up)?;
         sink.tap("mlp.act", &act);
-        let down = down_proj.forward(&act)?;
+        let down = fault::down(self.fault, down_proj.forward(&act)?)?;
         sink.tap("mlp.down", &down);
         Ok(down)
     }

@@ -48,19 +48,19 @@ impl Layer {
     ) -> Result<Self, EngineError> {
         let dims = &spec.dims;
         let block = ordered(layer.block, fault);
-        let mut norm = |name: Option<&'static str>| {
+        let mut norm = |name: Option<&'static str>, eps: f64| {
             let load = |name: &'static str| {
                 let place = place.join(name);
-                let (width, eps) = (dims.hidden_size, dims.eps);
+                let width = dims.hidden_size;
                 let norm = Norm::load(weights, &place, spec.norm, width, eps, fault)?;
                 Ok::<_, EngineError>(NamedNorm(name, norm))
             };
             name.map(load).transpose()
         };
-        let before_attention = norm(block.before_attention)?;
-        let after_attention = norm(block.after_attention)?;
-        let before_mlp = norm(block.before_mlp)?;
-        let after_mlp = norm(block.after_mlp)?;
+        let before_attention = norm(block.before_attention, dims.eps)?;
+        let after_attention = norm(block.after_attention, dims.eps)?;
+        let before_mlp = norm(block.before_mlp, fault::mlp_norm_eps(fault, dims.eps))?;
+        let after_mlp = norm(block.after_mlp, dims.eps)?;
         let mlp = place.join(layer.mlp);
         Ok(Self {
             kind: layer.kind,

@@ -68,7 +68,7 @@ impl Mlp {
             }
         };
         sink.tap_in(&self.place, "act", &inner);
-        let out = self.down.forward(&inner)?;
+        let out = fault::down(self.fault, self.down.forward(&inner)?)?;
         sink.tap_module(&self.place, self.spec.down, &out);
         Ok(out)
     }

@@ -56,7 +56,8 @@ impl Universal {
         }
         head::drop_unread(&spec, weights);
         let place = |i: usize| Place::root(format!("{}.{i}", names.layers));
-        let layer = |(i, layer)| Layer::load(weights, &place(i), &spec, layer, fault);
+        let layer =
+            |(i, layer)| Layer::load(weights, &place(i), &spec, layer, fault::in_layer(fault, i));
         let layers = spec.layers.iter().enumerate().map(layer).collect::<Result<_, _>>()?;
         let embed_tokens = weights.embedding(names.embed, [dims.vocab_size, dims.hidden_size])?;
         let norm = Place::root(names.norm);
