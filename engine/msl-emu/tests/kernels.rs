@@ -36,7 +36,7 @@ fn all_modes(name: &str) {
 
 fn agree(subject: &Subject, dtype: Dtype, case: &Case) {
     let answers: BTreeMap<&str, Vec<HostTensor>> =
-        [Mode::Fibers, Mode::FibersAddress, Mode::FibersPlain].map(|mode| (mode.name(), checked(subject, dtype, case, mode))).into();
+        Mode::ALL.map(|mode| (mode.name(), checked(subject, dtype, case, mode))).into();
     if subject.atomic {
         return;
     }
