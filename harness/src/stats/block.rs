@@ -114,7 +114,8 @@ fn maximum(block: &Block) -> f64 {
             *max = larger(*max, *x);
         }
     }
-    pairwise(maxima, larger)
+    // One by one: halves of halves would have the loop above compiled for narrow registers.
+    maxima.into_iter().fold(BEHIND, larger)
 }
 
 #[inline(always)]
@@ -122,13 +123,13 @@ fn larger(a: f64, b: f64) -> f64 {
     if b > a { b } else { a }
 }
 
-/// Combines both halves of the lanes until one is left.
+/// The sum of the sums of both halves.
 #[inline(always)]
-pub(super) fn pairwise(mut lanes: [f64; LANES], combine: impl Fn(f64, f64) -> f64) -> f64 {
+pub(super) fn pairwise(mut lanes: [f64; LANES]) -> f64 {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
-            lanes[lane] = combine(lanes[lane], lanes[lane + width]);
+            lanes[lane] += lanes[lane + width];
         }
         width /= 2;
     }

@@ -16,12 +16,8 @@ pub(super) struct Lane<'a> {
     pub(super) pivot: f64,
 }
 
-/// What is kept of two rows: the greatest logit of each block of the teacher and of the student, and the teacher's eᵗ.
-#[derive(Default)]
-pub(super) struct Scratch {
-    pub(super) maxima: [Vec<f64>; 2],
-    powers: Vec<Block>,
-}
+/// The greatest logit of each block of the teacher and of the student.
+pub(super) type Maxima = [Vec<f64>; 2];
 
 /// Sums over a row, where t and s are logits less their pivots.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -40,18 +36,17 @@ pub(super) struct Sums {
     pub(super) s_s: f64,
 }
 
-/// Sums of two rows of one length; `scratch` is filled. A sum that is not finite means a logit that is not, or one too
-/// far above its pivot.
-pub(super) fn sums(lanes: [Lane<'_>; 2], scratch: &mut Scratch) -> Sums {
+/// Sums of two rows of one length; `maxima` is filled. A sum that is not finite means a logit that is not, or one too far
+/// above its pivot.
+pub(super) fn sums(lanes: [Lane<'_>; 2], maxima: &mut Maxima) -> Sums {
     let blocks = lanes[0].row.blocks();
-    scratch.maxima.iter_mut().for_each(|maxima| maxima.resize(blocks, 0.0));
-    scratch.powers.resize_with(blocks, Block::new);
-    vectorized(SumPass { lanes, scratch })
+    maxima.iter_mut().for_each(|maxima| maxima.resize(blocks, 0.0));
+    vectorized(SumPass { lanes, maxima })
 }
 
 struct SumPass<'a, 'b> {
     lanes: [Lane<'a>; 2],
-    scratch: &'b mut Scratch,
+    maxima: &'b mut Maxima,
 }
 
 impl Kernel for SumPass<'_, '_> {
@@ -60,16 +55,15 @@ impl Kernel for SumPass<'_, '_> {
     #[inline(always)]
     fn run(self) -> Sums {
         let [teacher, student] = self.lanes;
-        let Scratch { maxima: [maxima_t, maxima_s], powers } = self.scratch;
-        let [mut t, mut s, mut power_s] = [const { Block::new() }; 3];
+        let [maxima_t, maxima_s] = self.maxima;
+        let [mut t, mut s, mut power_t, mut power_s] = [const { Block::new() }; 4];
         let mut totals = [Total::default(); 6];
-        let kept = maxima_t.iter_mut().zip(maxima_s).zip(powers);
-        for (at, ((max_t, max_s), power_t)) in kept.enumerate() {
+        for (at, (max_t, max_s)) in maxima_t.iter_mut().zip(maxima_s).enumerate() {
             *max_t = teacher.row.widen(at, &mut t);
             *max_s = student.row.widen(at, &mut s);
-            exponentiate(teacher.pivot, &mut t, power_t);
+            exponentiate(teacher.pivot, &mut t, &mut power_t);
             exponentiate(student.pivot, &mut s, &mut power_s);
-            add_block(&mut totals, [&t, &s, power_t, &power_s]);
+            add_block(&mut totals, [&t, &s, &power_t, &power_s]);
         }
         let [t, s, t_gap, s_gap, t_t, s_s] = totals;
         Sums {
@@ -111,7 +105,7 @@ fn add_block(totals: &mut [Total; 6], [t, s, power_t, power_s]: [&Block; 4]) {
         }
     }
     for (total, lanes) in totals.iter_mut().zip(sums) {
-        total.add(pairwise(lanes, |a, b| a + b));
+        total.add(pairwise(lanes));
     }
 }
 
@@ -137,14 +131,13 @@ impl Total {
     }
 }
 
-/// Σ |eᵗ·`scale_t` − eˢ·`scale_s`| of the two rows whose sums were found last.
-pub(super) fn distance(student: Lane<'_>, scratch: &Scratch, scales: [f64; 2]) -> f64 {
-    vectorized(DistancePass { student, powers: &scratch.powers, scales })
+/// Σ |eᵗ·`scales[0]` − eˢ·`scales[1]`| of two rows of one length.
+pub(super) fn distance(lanes: [Lane<'_>; 2], scales: [f64; 2]) -> f64 {
+    vectorized(DistancePass { lanes, scales })
 }
 
 struct DistancePass<'a> {
-    student: Lane<'a>,
-    powers: &'a [Block],
+    lanes: [Lane<'a>; 2],
     scales: [f64; 2],
 }
 
@@ -153,13 +146,15 @@ impl Kernel for DistancePass<'_> {
 
     #[inline(always)]
     fn run(self) -> f64 {
-        let [mut s, mut power_s] = [const { Block::new() }; 2];
+        let [teacher, student] = self.lanes;
+        let [mut t, mut s, mut power_t, mut power_s] = [const { Block::new() }; 4];
         let mut total = Total::default();
-        // Those seen last are still in the cache.
-        for (at, power_t) in self.powers.iter().enumerate().rev() {
-            self.student.row.widen(at, &mut s);
-            exponentiate(self.student.pivot, &mut s, &mut power_s);
-            total.add(block_distance(power_t, &power_s, self.scales));
+        for at in 0..teacher.row.blocks() {
+            teacher.row.widen(at, &mut t);
+            student.row.widen(at, &mut s);
+            exponentiate(teacher.pivot, &mut t, &mut power_t);
+            exponentiate(student.pivot, &mut s, &mut power_s);
+            total.add(block_distance(&power_t, &power_s, self.scales));
         }
         total.value()
     }
@@ -173,5 +168,5 @@ fn block_distance(power_t: &Block, power_s: &Block, [scale_t, scale_s]: [f64; 2]
             *sum += (p * scale_t - q * scale_s).abs();
         }
     }
-    pairwise(sums, |a, b| a + b)
+    pairwise(sums)
 }

@@ -3,7 +3,7 @@
 use mlx_parity_tensor::TensorView;
 
 use super::block::Row;
-use super::kernel::{Lane, Scratch, Sums, distance, sums};
+use super::kernel::{Lane, Maxima, Sums, distance, sums};
 use super::position::{Position, TrueToken};
 use super::score::{NonFinite, ScoreOptions, Side};
 use super::top::Top;
@@ -34,10 +34,10 @@ struct Summed<'a> {
 
 impl Pair<'_> {
     /// Scores position `at`.
-    pub(super) fn outcome(&self, at: usize, scratch: &mut Scratch) -> Outcome {
-        let summed = self.summed(at, scratch);
+    pub(super) fn outcome(&self, at: usize, maxima: &mut Maxima) -> Outcome {
+        let summed = self.summed(at, maxima);
         if summed.sums.is_finite() {
-            let position = self.position(at, &summed, scratch);
+            let position = self.position(at, &summed, maxima);
             return Outcome { position, nonfinite: [0, 0], located: Vec::new() };
         }
         let (mut nonfinite, mut located) = ([0, 0], Vec::new());
@@ -49,25 +49,25 @@ impl Pair<'_> {
         Outcome { position: Position::unscored(), nonfinite, located }
     }
 
-    fn summed(&self, at: usize, scratch: &mut Scratch) -> Summed<'_> {
+    fn summed(&self, at: usize, maxima: &mut Maxima) -> Summed<'_> {
         let rows = [row(&self.teacher, at), row(&self.student, at)];
         let mut lanes = rows.map(|row| Lane { row, pivot: row.first_maximum() });
-        let mut found = sums(lanes, scratch);
-        let greatest = [0, 1].map(|side| greatest(&scratch.maxima[side]));
+        let mut found = sums(lanes, maxima);
+        let greatest = [0, 1].map(|side| greatest(&maxima[side]));
         if lanes.iter().zip(greatest).any(|(lane, greatest)| greatest - lane.pivot > FAR) {
             lanes = [0, 1].map(|side| Lane { row: rows[side], pivot: greatest[side] });
-            found = sums(lanes, scratch);
+            found = sums(lanes, maxima);
         }
         Summed { lanes, sums: found }
     }
 
-    fn position(&self, at: usize, summed: &Summed<'_>, scratch: &Scratch) -> Position {
+    fn position(&self, at: usize, summed: &Summed<'_>, maxima: &Maxima) -> Position {
         let (sums, k) = (&summed.sums, self.options.top_k);
-        let [teacher, student] = [0, 1].map(|side| Top::of(summed.lanes[side].row, &scratch.maxima[side], k));
+        let [teacher, student] = [0, 1].map(|side| Top::of(summed.lanes[side].row, &maxima[side], k));
         Position {
             kl: sums.kl(),
             reverse_kl: sums.reverse_kl(),
-            total_variation: self.options.total_variation.then(|| summed.total_variation(scratch)),
+            total_variation: self.options.total_variation.then(|| summed.total_variation()),
             entropy_teacher: nonnegative(sums.t.ln() - sums.t_t / sums.t),
             entropy_student: nonnegative(sums.s.ln() - sums.s_s / sums.s),
             margin_teacher: teacher.greatest - teacher.second,
@@ -118,9 +118,9 @@ impl Pair<'_> {
 }
 
 impl Summed<'_> {
-    fn total_variation(&self, scratch: &Scratch) -> f64 {
+    fn total_variation(&self) -> f64 {
         let scales = [1.0 / self.sums.t, 1.0 / self.sums.s];
-        distance(self.lanes[1], scratch, scales) / 2.0
+        distance(self.lanes, scales) / 2.0
     }
 }
 

@@ -4,7 +4,7 @@ use mlx_parity_tensor::{Dtype, TensorView};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::kernel::Scratch;
+use super::kernel::Maxima;
 use super::position::Position;
 use super::row::{Outcome, Pair};
 
@@ -132,7 +132,7 @@ pub fn score(
     let pair = Pair { teacher, student, targets, options: *options };
     let rows: Vec<Outcome> = (0..teacher.shape()[0])
         .into_par_iter()
-        .map_init(Scratch::default, |scratch, at| pair.outcome(at, scratch))
+        .map_init(Maxima::default, |maxima, at| pair.outcome(at, maxima))
         .collect();
     Ok(Scored::gather(rows, options.locate))
 }
