@@ -122,7 +122,7 @@ fn four_bits_do_not_pass_for_eight() {
 fn a_path_that_does_not_repeat_itself_fails_and_judges_no_one() {
     let project = project(CASE);
     verify(&project, &[]).expect(HELD);
-    let rows = verify(&project, &["--fault", "mask-off-by-one"]).expect(MISMATCH).rows();
+    let rows = verify(&project, &["--fault", "drop-last-key"]).expect(MISMATCH).rows();
     assert_eq!(row(&rows, "control/a").outcome, Outcome::Differ);
     assert!(row(&rows, "control/a").report.is_some());
     let Outcome::NotRun { kind: NotRunKind::Interrupted, message } = &row(&rows, "packed").outcome
