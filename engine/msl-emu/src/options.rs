@@ -21,8 +21,7 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 4] =
-        [Self::Fibers, Self::FibersAddress, Self::FibersPlain, Self::Threads];
+    pub const ALL: [Self; 4] = [Self::Fibers, Self::FibersAddress, Self::FibersPlain, Self::Threads];
 
     /// Name on the command line and in reports.
     pub const fn name(self) -> &'static str {

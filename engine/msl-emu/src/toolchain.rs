@@ -19,21 +19,15 @@ impl Compiler {
     /// The compiler that the options name, else the first of the platform's usual ones on `PATH`.
     pub(crate) fn find(options: &Options) -> Result<Self, EmuError> {
         if let Some(path) = &options.compiler {
-            return Self::ask(path).ok_or_else(|| EmuError::NoCompiler {
-                looked: format!("`{}` does not answer", path.display()),
-            });
+            return Self::ask(path).ok_or_else(|| EmuError::NoCompiler { looked: format!("`{}` does not answer", path.display()) });
         }
-        let names: &[&str] =
-            if cfg!(target_os = "macos") { &["clang++", "g++"] } else { &["g++", "clang++"] };
+        let names: &[&str] = if cfg!(target_os = "macos") { &["clang++", "g++"] } else { &["g++", "clang++"] };
         let folders = env::var_os("PATH").unwrap_or_default();
-        let candidates = names
-            .iter()
-            .flat_map(|name| env::split_paths(&folders).map(move |folder| folder.join(name)));
-        candidates.filter(|path| path.is_file()).find_map(|path| Self::ask(&path)).ok_or_else(
-            || EmuError::NoCompiler {
-                looked: format!("looked for {} on PATH", names.join(" and ")),
-            },
-        )
+        let candidates = names.iter().flat_map(|name| env::split_paths(&folders).map(move |folder| folder.join(name)));
+        candidates
+            .filter(|path| path.is_file())
+            .find_map(|path| Self::ask(&path))
+            .ok_or_else(|| EmuError::NoCompiler { looked: format!("looked for {} on PATH", names.join(" and ")) })
     }
 
     fn ask(path: &Path) -> Option<Self> {
@@ -49,8 +43,7 @@ impl Compiler {
 
     /// Flags of every compilation in `mode`.
     pub(crate) fn common(&self, mode: Mode) -> Vec<OsString> {
-        let mut flags: Vec<&str> =
-            vec!["-std=c++20", "-g1", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread"];
+        let mut flags: Vec<&str> = vec!["-std=c++20", "-g1", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread"];
         if cfg!(target_os = "linux") {
             flags.extend(["-fno-pie", "-fstack-clash-protection"]);
         }
@@ -75,15 +68,11 @@ impl Compiler {
             "-Wno-unknown-pragmas",
             "-Wno-unused",
             "-ftrivial-auto-var-init=pattern",
+            "-fno-finite-loops", // an endless one is the kernel's fault, not the compiler's to drop
         ];
         // A literal without a suffix is a float in Metal.
         if self.is_clang() {
-            flags.extend([
-                "-Wno-ignored-attributes",
-                "-Wno-unknown-attributes",
-                "-Xclang",
-                "-cl-single-precision-constant",
-            ]);
+            flags.extend(["-Wno-ignored-attributes", "-Wno-unknown-attributes", "-Xclang", "-cl-single-precision-constant"]);
         } else {
             flags.push("-fsingle-precision-constant");
         }
@@ -94,7 +83,7 @@ impl Compiler {
         };
         if let Some(sanitizer) = sanitizer {
             flags.push(sanitizer);
-            flags.push("-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero,bounds,alignment,null");
+            flags.push("-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero,bounds,alignment,null,float-cast-overflow");
         }
         if mode == Mode::Fibers && !self.is_clang() {
             flags.extend(["--param", "tsan-instrument-func-entry-exit=0"]);

@@ -13,21 +13,13 @@ use crate::{EmuError, Kernel, Launch, TemplateArg};
 
 /// Attributes that MLX looks for, in its order, with their types and how the emulator finds their values.
 pub(crate) const ATTRIBUTES: [(&str, &str, &str); 20] = [
-    (
-        "dispatch_quadgroups_per_threadgroup",
-        "uint",
-        "(t.nominal_size[0] * t.nominal_size[1] * t.nominal_size[2] + 3) / 4",
-    ),
+    ("dispatch_quadgroups_per_threadgroup", "uint", "(t.nominal_size[0] * t.nominal_size[1] * t.nominal_size[2] + 3) / 4"),
     ("dispatch_simdgroups_per_threadgroup", "uint", "t.nominal_simdgroups"),
     ("dispatch_threads_per_threadgroup", "uint3", "t.nominal_size"),
     ("grid_origin", "uint3", "origin"),
     ("grid_size", "uint3", "t.grid"),
     ("quadgroup_index_in_threadgroup", "uint", "t.index / 4"),
-    (
-        "quadgroups_per_threadgroup",
-        "uint",
-        "(t.group_size[0] * t.group_size[1] * t.group_size[2] + 3) / 4",
-    ),
+    ("quadgroups_per_threadgroup", "uint", "(t.group_size[0] * t.group_size[1] * t.group_size[2] + 3) / 4"),
     ("simdgroup_index_in_threadgroup", "uint", "t.simdgroup"),
     ("simdgroups_per_threadgroup", "uint", "t.simdgroups"),
     ("thread_execution_width", "uint", "emu::simd_width"),
@@ -83,27 +75,21 @@ impl Wrapper {
     pub(crate) fn new(kernel: &Kernel, launch: &Launch<'_>) -> Result<Self, EmuError> {
         let buffers = buffers(kernel, launch)?;
         let body = &kernel.body.text;
-        let attributes =
-            (0..ATTRIBUTES.len()).filter(|&i| body.contains(ATTRIBUTES[i].0)).collect();
+        let attributes = (0..ATTRIBUTES.len()).filter(|&i| body.contains(ATTRIBUTES[i].0)).collect();
         let function = function_name(kernel, launch)?;
         let arguments = template_arguments(launch)?;
-        let mut wrapper =
-            Self { function, buffers, attributes, signature: String::new(), arguments };
+        let mut wrapper = Self { function, buffers, attributes, signature: String::new(), arguments };
         wrapper.signature = signature(&wrapper, launch);
         Ok(wrapper)
     }
 
     /// The whole text that MLX hands to the Metal compiler after its own preamble.
     pub(crate) fn metal_text(&self, kernel: &Kernel) -> String {
-        let mut text =
-            format!("{}{}{}\n}}\n", kernel.header.text, self.signature, kernel.body.text);
+        let mut text = format!("{}{}{}\n}}\n", kernel.header.text, self.signature, kernel.body.text);
         if !self.arguments.is_empty() {
             let Self { function, arguments, .. } = self;
             let instance = format!("{function}{arguments}");
-            let _ = writeln!(
-                text,
-                "\ntemplate [[host_name(\"{function}\")]] [[kernel]] decltype({instance}) {instance};"
-            );
+            let _ = writeln!(text, "\ntemplate [[host_name(\"{function}\")]] [[kernel]] decltype({instance}) {instance};");
         }
         text
     }
@@ -155,14 +141,8 @@ fn buffers(kernel: &Kernel, launch: &Launch<'_>) -> Result<Vec<Buffer>, EmuError
     }
     for (i, (name, output)) in kernel.outputs.iter().zip(&launch.outputs).enumerate() {
         let dtype = type_of("output", name, output.dtype)?;
-        let element =
-            if kernel.atomic_outputs { format!("atomic<{dtype}>") } else { dtype.to_owned() };
-        buffers.push(Buffer {
-            holds: Holds::Output(i),
-            name: name.clone(),
-            element,
-            by_reference: false,
-        });
+        let element = if kernel.atomic_outputs { format!("atomic<{dtype}>") } else { dtype.to_owned() };
+        buffers.push(Buffer { holds: Holds::Output(i), name: name.clone(), element, by_reference: false });
     }
     Ok(buffers)
 }
@@ -209,23 +189,17 @@ fn template_arguments(launch: &Launch<'_>) -> Result<String, EmuError> {
     if launch.template.is_empty() {
         return Ok(String::new());
     }
-    let texts: Result<Vec<_>, _> =
-        launch.template.iter().map(|(name, value)| argument_text(name, *value)).collect();
+    let texts: Result<Vec<_>, _> = launch.template.iter().map(|(name, value)| argument_text(name, *value)).collect();
     Ok(format!("<{}>", texts?.join(", ")))
 }
 
 fn signature(wrapper: &Wrapper, launch: &Launch<'_>) -> String {
     let mut text = String::new();
     if !launch.template.is_empty() {
-        let parameters: Vec<_> = launch
-            .template
-            .iter()
-            .map(|(name, value)| format!("{} {name}", parameter_kind(*value)))
-            .collect();
+        let parameters: Vec<_> = launch.template.iter().map(|(name, value)| format!("{} {name}", parameter_kind(*value))).collect();
         let _ = writeln!(text, "template <{}>", parameters.join(", "));
     }
-    let mut parameters: Vec<_> =
-        wrapper.buffers.iter().enumerate().map(|(i, b)| parameter(b, i, launch)).collect();
+    let mut parameters: Vec<_> = wrapper.buffers.iter().enumerate().map(|(i, b)| parameter(b, i, launch)).collect();
     for &attribute in &wrapper.attributes {
         let (name, kind, _) = ATTRIBUTES[attribute];
         parameters.push(format!("  {kind} {name} [[{name}]]"));

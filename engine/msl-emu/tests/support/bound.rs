@@ -40,9 +40,11 @@ pub fn same_bits(found: &HostTensor, wanted: &HostTensor) -> Result<(), String> 
     }
     match (0..found.len()).find(|&i| found.bits_at(i) != wanted.bits_at(i)) {
         None => Ok(()),
-        Some(i) => {
-            Err(format!("element {i} is {}, wanted {}", found.value_at(i), wanted.value_at(i)))
-        }
+        Some(i) => Err(format!(
+            "element {i} is {}, wanted {}",
+            found.value_at(i),
+            wanted.value_at(i)
+        )),
     }
 }
 

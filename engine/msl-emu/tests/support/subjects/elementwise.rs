@@ -10,8 +10,10 @@ use crate::support::{Case, Expected, Subject, View, of_type};
 
 pub const SWIGLU: Subject = Subject::new("swiglu", &["a", "b"], swiglu);
 
-pub const STRIDED_SUM: Subject =
-    Subject { row_contiguous: false, ..Subject::new("strided_sum", &["a", "b"], strided_sum) };
+pub const STRIDED_SUM: Subject = Subject {
+    row_contiguous: false,
+    ..Subject::new("strided_sum", &["a", "b"], strided_sum)
+};
 
 fn swiglu(dtype: Dtype) -> Vec<Case> {
     [1, 3, 4, 63, 257, 1025].into_iter().map(|n| swiglu_case(dtype, n)).collect()
