@@ -9,6 +9,7 @@ pub mod compare;
 pub mod composition;
 pub mod diff;
 pub mod digest;
+pub mod envelope;
 pub mod exit;
 pub mod expect;
 pub mod explain;

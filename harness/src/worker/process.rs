@@ -138,7 +138,7 @@ impl Worker {
         }
     }
 
-    /// Sends a tap command and waits until its file is written.
+    /// Sends a command that writes a file and waits until it is written.
     pub fn tap(&mut self, command: &Command) -> Result<(), String> {
         self.ask(command, TAP_LIMIT).map_err(|error| error.to_string())
     }
