@@ -95,7 +95,7 @@ Text& describe(Text& text, const char* what, std::size_t size, const Region& reg
   return text << " of `" << region.name << "`";
 }
 
-Where here(std::uintptr_t pc) { return {nullptr, 0, pc, running_thread()}; }
+Where here(std::uintptr_t pc) { return {nullptr, 0, pc, running_thread(), {}}; }
 
 [[gnu::noinline, gnu::cold]] void out_of_bounds(std::uintptr_t address, std::size_t size, bool write, std::uintptr_t pc) {
   const Region* region = region_near(address);
@@ -137,7 +137,7 @@ Where here(std::uintptr_t pc) { return {nullptr, 0, pc, running_thread()}; }
            : same_simdgroup   ? " of the simdgroup with no barrier between"
                               : " of the group with no barrier between");
   if (memory == device && same_group) text << " that orders device memory";
-  const Where there{nullptr, 0, other_pc, name_of(other, memory)};
+  const Where there{nullptr, 0, other_pc, name_of(other, memory), {}};
   write_fault({"race", "checker", text.c_str(), here(pc), there});
 }
 

@@ -19,15 +19,21 @@ impl Compiler {
     /// The compiler that the options name, else the first of the platform's usual ones on `PATH`.
     pub(crate) fn find(options: &Options) -> Result<Self, EmuError> {
         if let Some(path) = &options.compiler {
-            return Self::ask(path).ok_or_else(|| EmuError::NoCompiler { looked: format!("`{}` does not answer", path.display()) });
+            return Self::ask(path).ok_or_else(|| EmuError::NoCompiler {
+                looked: format!("`{}` does not answer", path.display()),
+            });
         }
-        let names: &[&str] = if cfg!(target_os = "macos") { &["clang++", "g++"] } else { &["g++", "clang++"] };
+        let names: &[&str] =
+            if cfg!(target_os = "macos") { &["clang++", "g++"] } else { &["g++", "clang++"] };
         let folders = env::var_os("PATH").unwrap_or_default();
-        let candidates = names.iter().flat_map(|name| env::split_paths(&folders).map(move |folder| folder.join(name)));
-        candidates
-            .filter(|path| path.is_file())
-            .find_map(|path| Self::ask(&path))
-            .ok_or_else(|| EmuError::NoCompiler { looked: format!("looked for {} on PATH", names.join(" and ")) })
+        let candidates = names
+            .iter()
+            .flat_map(|name| env::split_paths(&folders).map(move |folder| folder.join(name)));
+        candidates.filter(|path| path.is_file()).find_map(|path| Self::ask(&path)).ok_or_else(
+            || EmuError::NoCompiler {
+                looked: format!("looked for {} on PATH", names.join(" and ")),
+            },
+        )
     }
 
     fn ask(path: &Path) -> Option<Self> {
@@ -42,8 +48,9 @@ impl Compiler {
     }
 
     /// Flags of every compilation in `mode`.
-    pub(crate) fn common(&self, mode: Mode) -> Vec<OsString> {
-        let mut flags: Vec<&str> = vec!["-std=c++20", "-g1", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread"];
+    pub(crate) fn common(mode: Mode) -> Vec<OsString> {
+        let mut flags: Vec<&str> =
+            vec!["-std=c++20", "-g1", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread"];
         if cfg!(target_os = "linux") {
             flags.extend(["-fno-pie", "-fstack-clash-protection"]);
         }
@@ -72,7 +79,12 @@ impl Compiler {
         ];
         // A literal without a suffix is a float in Metal.
         if self.is_clang() {
-            flags.extend(["-Wno-ignored-attributes", "-Wno-unknown-attributes", "-Xclang", "-cl-single-precision-constant"]);
+            flags.extend([
+                "-Wno-ignored-attributes",
+                "-Wno-unknown-attributes",
+                "-Xclang",
+                "-cl-single-precision-constant",
+            ]);
         } else {
             flags.push("-fsingle-precision-constant");
         }
