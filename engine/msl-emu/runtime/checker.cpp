@@ -95,7 +95,7 @@ Text& describe(Text& text, const char* what, std::size_t size, const Region& reg
   return text << " of `" << region.name << "`";
 }
 
-Where here(std::uintptr_t pc) { return {nullptr, 0, pc, running_thread()}; }
+Where here(std::uintptr_t pc) { return {nullptr, 0, pc, running_thread(), {}}; }
 
 [[gnu::noinline, gnu::cold]] void out_of_bounds(std::uintptr_t address, std::size_t size, bool write, std::uintptr_t pc) {
   const Region* region = region_near(address);
@@ -137,7 +137,7 @@ Where here(std::uintptr_t pc) { return {nullptr, 0, pc, running_thread()}; }
            : same_simdgroup   ? " of the simdgroup with no barrier between"
                               : " of the group with no barrier between");
   if (memory == device && same_group) text << " that orders device memory";
-  const Where there{nullptr, 0, other_pc, name_of(other, memory)};
+  const Where there{nullptr, 0, other_pc, name_of(other, memory), {}};
   write_fault({"race", "checker", text.c_str(), here(pc), there});
 }
 
@@ -368,6 +368,19 @@ EMU_ATOMICS(32)
 EMU_ATOMICS(64)
 void __tsan_read_range(void* p, unsigned long size) { if (size) emu::access<false>(EMU_AT(p), size, false, EMU_PC); }
 void __tsan_write_range(void* p, unsigned long size) { if (size) emu::access<true>(EMU_AT(p), size, false, EMU_PC); }
+// clang calls these for what the language copies and fills.
+void* __tsan_memcpy(void* to, const void* from, unsigned long size) {
+  if (size) emu::access<false>(EMU_AT(from), size, false, EMU_PC), emu::access<true>(EMU_AT(to), size, false, EMU_PC);
+  return std::memcpy(to, from, size);
+}
+void* __tsan_memmove(void* to, const void* from, unsigned long size) {
+  if (size) emu::access<false>(EMU_AT(from), size, false, EMU_PC), emu::access<true>(EMU_AT(to), size, false, EMU_PC);
+  return std::memmove(to, from, size);
+}
+void* __tsan_memset(void* to, int value, unsigned long size) {
+  if (size) emu::access<true>(EMU_AT(to), size, false, EMU_PC);
+  return std::memset(to, value, size);
+}
 void __tsan_vptr_update(void*, void*) {}
 void __tsan_vptr_read(void*) {}
 void __tsan_func_entry(void*) {}

@@ -71,7 +71,7 @@ fn runtime_digest(compiler: &Compiler, mode: Mode) -> String {
     add(compiler.path.as_os_str().as_encoded_bytes());
     add(compiler.version.as_bytes());
     add(mode.name().as_bytes());
-    for flag in compiler.common(mode) {
+    for flag in Compiler::common(mode) {
         add(flag.as_encoded_bytes());
     }
     for (name, text) in HEADERS.iter().chain(RUNTIME) {
@@ -95,7 +95,7 @@ fn runtime(compiler: &Compiler, options: &Options) -> Result<PathBuf, EmuError> 
     }
     for name in runtime_sources(options.mode) {
         let mut command = Command::new(&compiler.path);
-        command.current_dir(scratch.path()).args(compiler.common(options.mode)).args([
+        command.current_dir(scratch.path()).args(Compiler::common(options.mode)).args([
             "-O2",
             "-Iinclude",
             "-Iruntime",
@@ -105,7 +105,13 @@ fn runtime(compiler: &Compiler, options: &Options) -> Result<PathBuf, EmuError> 
         let messages = scratch.path().join("messages");
         match child::run(&mut command, &messages, options.compile_limit)? {
             Some(status) if status.success() => {}
-            _ => {
+            None => {
+                return Err(EmuError::CompileTimeout {
+                    kernel: format!("runtime/{name}"),
+                    limit: options.compile_limit,
+                });
+            }
+            Some(_) => {
                 return Err(EmuError::Internal(format!(
                     "runtime/{name} does not compile: {}",
                     child::messages(&messages)
@@ -120,10 +126,9 @@ fn runtime(compiler: &Compiler, options: &Options) -> Result<PathBuf, EmuError> 
 /// Sources of the runtime in `mode`: fibers or threads, and the rest.
 fn runtime_sources(mode: Mode) -> impl Iterator<Item = &'static str> {
     let other = if mode == Mode::Threads { "fibers.cpp" } else { "threads.cpp" };
-    RUNTIME
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(move |name| name.ends_with(".cpp") && *name != other)
+    RUNTIME.iter().map(|(name, _)| *name).filter(move |name| {
+        Path::new(name).extension().is_some_and(|kind| kind == "cpp") && *name != other
+    })
 }
 
 fn compile(
@@ -142,7 +147,7 @@ fn compile(
     let mut command = Command::new(&compiler.path);
     command
         .current_dir(scratch)
-        .args(compiler.common(options.mode))
+        .args(Compiler::common(options.mode))
         .args(compiler.kernel(options.mode))
         .args(extra);
     command

@@ -64,7 +64,7 @@ pub enum EmuError {
         dtype: Dtype,
     },
     /// An empty grid or group.
-    #[error("kernel `{kernel}`: {what} {found:?} has a zero or overflows")]
+    #[error("kernel `{kernel}`: {what} {found:?} has a zero")]
     Extent {
         /// The kernel.
         kernel: String,
@@ -83,7 +83,46 @@ pub enum EmuError {
         /// Threads allowed.
         limit: u64,
     },
-    /// The output's shape is impossible.
+    /// An array beyond what the emulator maps.
+    #[error("{what} `{name}` has {bytes} bytes, at most {limit}")]
+    TooLarge {
+        /// `input` or `output`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// Bytes it has.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// A negative template argument, which MLX writes into the function's name.
+    #[error(
+        "template argument `{name}` is {value}: MLX makes it part of the function's name, which is then no identifier"
+    )]
+    Negative {
+        /// The argument.
+        name: String,
+        /// Its value.
+        value: i32,
+    },
+    /// A signature that MLX writes wrongly.
+    #[error(
+        "kernel `{kernel}`: MLX closes the signature after the first of several outputs when the body uses a shape, strides or ndim \
+         but no thread attribute; mention one, e.g. thread_position_in_grid"
+    )]
+    NoAttribute {
+        /// The kernel.
+        kernel: String,
+    },
+    /// No order to run, or too many.
+    #[error("{found} seeds, wanted 1 to {limit}")]
+    Seeds {
+        /// Seeds given.
+        found: usize,
+        /// Seeds allowed.
+        limit: usize,
+    },
+    /// The initial value does not exist in the output's dtype.
     #[error("output `{name}`")]
     Output {
         /// The output.

@@ -39,6 +39,8 @@ pub(crate) struct RawPlace {
     pub file: Option<String>,
     pub line: Option<u32>,
     pub pc: u64,
+    /// Where `pc` may lie outside the kernel: what may be its callers, innermost first.
+    pub callers: Vec<u64>,
     pub thread: Option<ThreadId>,
 }
 
@@ -137,7 +139,7 @@ fn write_launch(
                 output.dtype.size()
             );
             if let Some(value) = launch.init_value {
-                let filled = filled(output.dtype, &output.shape, value)?;
+                let filled = filled(&buffer.name, output.dtype, &output.shape, value)?;
                 fs::write(&path, filled.bytes()).map_err(io_error("writing", &path))?;
             }
             continue;

@@ -60,7 +60,7 @@ impl Lexer<'_> {
             (b'"' | b'\'', _) => self.quoted(),
             (byte, _) if byte.is_ascii_whitespace() => self.at += 1,
             (byte, next) if byte.is_ascii_digit() || (byte == b'.' && next.is_ascii_digit()) => {
-                self.number()
+                self.number();
             }
             (byte, _) if is_word(byte) => self.run(Kind::Word, is_word),
             (byte, _) => self.mark(byte),

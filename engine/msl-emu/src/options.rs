@@ -61,8 +61,8 @@ impl Default for Options {
         Self {
             mode: Mode::Fibers,
             seeds: vec![0, 1, 2],
-            time_limit: Duration::from_secs(60),
-            compile_limit: Duration::from_secs(120),
+            time_limit: Duration::from_mins(1),
+            compile_limit: Duration::from_mins(2),
             cache: std::env::temp_dir().join("mlx-parity-msl-emu"),
             include: Vec::new(),
             compiler: None,

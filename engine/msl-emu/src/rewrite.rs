@@ -1,5 +1,7 @@
 //! Metal text to C++ text on the same lines: address spaces go, threadgroup variables come from the runtime.
 
+use std::fmt::Write as _;
+
 use crate::EmuError;
 use crate::lexer::{Kind, Token, tokens};
 
@@ -84,9 +86,10 @@ impl Rewriter<'_> {
                     let at = self.tokens[name].range.start;
                     let name = self.word(name);
                     let typed = format!("emu_threadgroup_{name}");
-                    bindings.push_str(&format!(
+                    let _ = write!(
+                        bindings,
                         " {typed}& {name} = ::emu::group_memory<{typed}, {next_variable}>(\"{name}\");"
-                    ));
+                    );
                     *next_variable += 1;
                     self.edits.push(Edit { at, remove: 0, insert: "emu_threadgroup_".to_owned() });
                 }

@@ -10,6 +10,8 @@ use crate::rewrite::rewrite;
 use crate::wrapper::{ATTRIBUTES, Buffer, Wrapper};
 use crate::{EmuError, Kernel, Source};
 
+/// Name of the generated signature in `#line`.
+pub(crate) const SIGNATURE: &str = "emu-signature";
 /// MLX's own preamble, relative to an include folder.
 const MLX_UTILS: &str = "mlx/backend/metal/kernels/utils.h";
 
@@ -36,10 +38,11 @@ impl Unit {
         );
         unit.preamble(include, &mut next_variable)?;
         unit.source(&kernel.header, include, &mut next_variable)?;
-        let signature = rewrite(&wrapper.signature, "signature", 1, &mut next_variable)?;
-        let _ = write!(unit.text, "#line 1 \"signature\"\n{signature}");
+        let signature = rewrite(&wrapper.signature, SIGNATURE, 1, &mut next_variable)?;
+        let _ = write!(unit.text, "#line 1 \"{SIGNATURE}\"\n{signature}");
+        balanced(&kernel.body)?;
         unit.source(&kernel.body, include, &mut next_variable)?;
-        let _ = write!(unit.text, "#line 1 \"entry\"\n}}\n{}", entry(wrapper));
+        let _ = write!(unit.text, "#line 1 \"emu-entry\"\n}}\n{}", entry(wrapper));
         Ok(unit)
     }
 
@@ -109,6 +112,26 @@ impl Unit {
         self.headers.insert(path, rewritten);
         Ok(())
     }
+}
+
+/// A body with a brace too many or too few would be an error of the text around it.
+fn balanced(body: &Source) -> Result<(), EmuError> {
+    let mut open = Vec::new();
+    let fail = |at: usize, message: &str| EmuError::Unsupported {
+        file: body.file.clone(),
+        line: body.line + body.text[..at].matches('\n').count() as u32,
+        message: message.to_owned(),
+    };
+    for token in tokens(&body.text) {
+        match &body.text[token.range.clone()] {
+            "{" => open.push(token.range.start),
+            "}" if open.pop().is_none() => {
+                return Err(fail(token.range.start, "`}` closes nothing"));
+            }
+            _ => {}
+        }
+    }
+    open.pop().map_or(Ok(()), |at| Err(fail(at, "`{` is never closed")))
 }
 
 /// Names in `#include "…"` and `#include <…>`.

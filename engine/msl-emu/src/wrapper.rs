@@ -93,6 +93,20 @@ impl Wrapper {
         Ok(wrapper)
     }
 
+    /// Whether MLX ends the parameters after buffer `index`. It counts the arrays, not the buffers: without attributes it ends them after
+    /// the first output where a shape, strides or `ndim` came before.
+    fn closes_after(&self, index: usize, launch: &Launch<'_>) -> bool {
+        let is_output = matches!(self.buffers[index].holds, Holds::Output(_));
+        is_output
+            && self.attributes.is_empty()
+            && index + 1 >= launch.inputs.len() + launch.outputs.len()
+    }
+
+    /// Whether the text is that of a function: see [`Wrapper::closes_after`].
+    pub(crate) fn is_well_formed(&self, launch: &Launch<'_>) -> bool {
+        (0..self.buffers.len() - 1).all(|i| !self.closes_after(i, launch))
+    }
+
     /// The whole text that MLX hands to the Metal compiler after its own preamble.
     pub(crate) fn metal_text(&self, kernel: &Kernel) -> String {
         let mut text =
@@ -224,13 +238,16 @@ fn signature(wrapper: &Wrapper, launch: &Launch<'_>) -> String {
             .collect();
         let _ = writeln!(text, "template <{}>", parameters.join(", "));
     }
-    let mut parameters: Vec<_> =
-        wrapper.buffers.iter().enumerate().map(|(i, b)| parameter(b, i, launch)).collect();
-    for &attribute in &wrapper.attributes {
-        let (name, kind, _) = ATTRIBUTES[attribute];
-        parameters.push(format!("  {kind} {name} [[{name}]]"));
+    let _ = writeln!(text, "[[kernel]] void {}(", wrapper.function);
+    for (i, buffer) in wrapper.buffers.iter().enumerate() {
+        let end = if wrapper.closes_after(i, launch) { ") {" } else { "," };
+        let _ = writeln!(text, "{}{end}", parameter(buffer, i, launch));
     }
-    let _ = writeln!(text, "[[kernel]] void {}(\n{}) {{", wrapper.function, parameters.join(",\n"));
+    for (i, &attribute) in wrapper.attributes.iter().enumerate() {
+        let (name, kind, _) = ATTRIBUTES[attribute];
+        let end = if i + 1 == wrapper.attributes.len() { ") {" } else { "," };
+        let _ = writeln!(text, "  {kind} {name} [[{name}]]{end}");
+    }
     text
 }
 

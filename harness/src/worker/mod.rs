@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "engine")]
 pub use self::child::serve;
+pub(crate) use self::process::how_it_ended;
 pub use self::{
     pool::{PoolOptions, run},
     process::{AskError, Ended, Worker, WorkerError, probe},

@@ -202,7 +202,8 @@ pub fn probe(program: &Path) -> Result<Fingerprint, WorkerError> {
     Worker::start(program).map(|worker| worker.fingerprint().clone())
 }
 
-fn how_it_ended(child: &mut Child, log: &Log) -> String {
+/// How a worker ended, with the last lines of its log.
+pub(crate) fn how_it_ended(child: &mut Child, log: &Log) -> String {
     let how = child.wait().map_or_else(|error| error.to_string(), describe);
     let tail = log.tail(QUOTED_LINES);
     if tail.is_empty() { how } else { format!("{how}: {}", tail.join(" / ")) }

@@ -56,7 +56,8 @@ fn near(found: &HostTensor, answer: &Answer, roundoffs: f64) -> Result<(), Strin
         let slack = roundoffs * ROUNDOFF * condition;
         let bound = slack + 0.5 * spacing(found.dtype(), value.abs() + slack);
         let error = (found.value_at(i) - value).abs();
-        if !(error <= bound) {
+        let holds = error <= bound; // false for NaN
+        if !holds {
             let at = found.coords(i);
             return Err(format!(
                 "element {at:?} is {}, wanted {value}: off by {error:e}, bound {bound:e}",
