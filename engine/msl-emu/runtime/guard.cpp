@@ -1,8 +1,8 @@
 #include "guard.h"
 
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <ucontext.h>
@@ -70,12 +70,18 @@ void handle(int signal, void (*handler)(int, siginfo_t*, void*)) {
 
 } // namespace
 
-void open_guard(unsigned limit) {
-  static char alternate[256 << 10];
+void guard_thread() {
+  constexpr std::size_t bytes = 64 << 10;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return;
   stack_t stack = {};
-  stack.ss_sp = alternate;
-  stack.ss_size = sizeof alternate;
+  stack.ss_sp = memory;
+  stack.ss_size = bytes;
   sigaltstack(&stack, nullptr);
+}
+
+void open_guard(unsigned limit) {
+  guard_thread();
   handle(SIGSEGV, on_fault);
   handle(SIGBUS, on_fault);
   handle(SIGFPE, on_fault);
@@ -93,7 +99,7 @@ void open_guard(unsigned limit) {
 /// AddressSanitizer calls this before it ends the process.
 extern "C" void __asan_on_error() {
   const auto address = reinterpret_cast<std::uintptr_t>(__asan_get_report_address());
-  const auto pc = reinterpret_cast<std::uintptr_t>(__asan_get_report_pc());
+  const auto pc = reinterpret_cast<std::uintptr_t>(__asan_get_report_pc()) - 1; // it returns to the next instruction
   emu::Text text;
   text << (__asan_get_report_access_type() ? "write" : "read") << " of " << std::uint64_t{__asan_get_report_access_size()} << " bytes";
   const emu::Region* region = emu::region_near(address);

@@ -42,6 +42,7 @@ impl Filter {
         match &case.kind {
             Kind::Op(op) => (op.quick || !self.quick) && (self.large || !op.large),
             Kind::Meta(meta) => meta.quick || !self.quick,
+            Kind::Trajectory(trajectory) => self.large || !trajectory.large,
             Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) => true,
         }
     }

@@ -12,6 +12,8 @@ pub mod l1;
 pub mod meta;
 #[cfg(feature = "engine")]
 pub mod ops;
+#[cfg(feature = "engine")]
+pub mod trajectory;
 
 use crate::{
     row::{FAULT, Outcome, ROW_SCHEMA, Row},
@@ -33,6 +35,7 @@ pub fn row(job: &Job, id: String, outcome: Outcome) -> Row {
         outcome,
         report: None,
         tolerance: None,
+        envelope: None,
         convention: None,
         composition: job.case.composition().map(ToString::to_string),
         notes,
