@@ -15,6 +15,7 @@ pub mod explain;
 pub mod fingerprint;
 pub mod golden;
 pub mod meta;
+pub mod metal;
 pub mod model;
 pub mod ops;
 pub mod oracle;

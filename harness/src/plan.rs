@@ -10,11 +10,12 @@ use crate::{
     check,
     fingerprint::Fingerprint,
     golden::{Golden, GoldenError, Store},
+    metal::{Files, MetalCase},
     model::{ModelEntry, NotReady, Registry},
     ops::{Bound, Call, Tolerances},
     oracle::{Folders, FreezeError, Launch, Oracle, OracleError, freeze},
     root::Root,
-    row::{NotRunKind, Outcome, Row},
+    row::{NotRunKind, Outcome, Row, Tier},
     weights::ModelDigests,
     worker::{Job, ReplayFiles},
 };
@@ -73,6 +74,10 @@ impl<'a> Planner<'a> {
 
     /// Plans one case.
     pub fn plan(&mut self, case: Case) -> Planned {
+        if let Kind::Metal(metal) = &case.kind {
+            let metal = metal.clone();
+            return self.plan_metal(case, &metal);
+        }
         let Some(name) = case.model().map(str::to_owned) else { return self.plan_op(case) };
         let Some(model) = self.registry.get(&name).cloned() else {
             let message = format!(
@@ -133,12 +138,35 @@ impl<'a> Planner<'a> {
     fn plan_op(&mut self, case: Case) -> Planned {
         let (subject, dtype, calls) = match &case.kind {
             Kind::Op(op) => (op.op.clone(), op.dtype.name().to_owned(), op.calls()),
-            Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) | Kind::Meta(_) => {
-                Default::default()
-            }
+            Kind::Replay(_)
+            | Kind::Denoise(_)
+            | Kind::Deviation(_)
+            | Kind::Meta(_)
+            | Kind::Metal(_) => Default::default(),
         };
         let bounds = self.bounds(&calls);
         let mut job = self.job(case, subject, dtype, None);
+        match bounds {
+            Ok(bounds) => {
+                job.bounds = bounds;
+                Planned::Job(Box::new(job))
+            }
+            Err(message) => left_out(&job, NotRunKind::GoldenUnfit, &message),
+        }
+    }
+
+    fn plan_metal(&mut self, case: Case, metal: &MetalCase) -> Planned {
+        let bounds = match metal.own_bound() {
+            Some(bound) => Ok(vec![bound; metal.trials().len()]),
+            None => self.bounds(&metal.calls()),
+        };
+        let (subject, dtype) = (metal.kernel.clone(), metal.dtype.name().to_owned());
+        let mut job = self.job(case, subject, dtype, None);
+        job.metal = Some(Files {
+            folder: self.root.cases().join(Tier::Metal.name()),
+            cache: self.root.emulated(),
+            include: self.root.metal_headers(),
+        });
         match bounds {
             Ok(bounds) => {
                 job.bounds = bounds;
@@ -235,6 +263,7 @@ impl<'a> Planner<'a> {
             dtype,
             files,
             model: None,
+            metal: None,
             bounds: Vec::new(),
             notes: Vec::new(),
             fault,

@@ -12,6 +12,7 @@ mod file;
 mod filter;
 mod matrix_file;
 mod meta_file;
+mod metal_file;
 mod op_file;
 mod toml_dir;
 
@@ -25,9 +26,10 @@ pub use self::{
     denoise::{Denoise, DenoiseSettings, SamplerName},
     deviation::{Deviation, FaultName},
     file::{load_all, load_matrix},
+    metal_file::load as load_metal,
     filter::{Filter, parse_shard},
 };
-use crate::{meta::MetaCase, ops::OpCase, row::Tier};
+use crate::{meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier};
 
 /// mlx-lm's default prefill chunk, in tokens.
 pub const DEFAULT_PREFILL_STEP: usize = 2048;
@@ -120,6 +122,8 @@ pub enum Kind {
     Op(OpCase),
     /// Asks a model the same thing in several ways.
     Meta(MetaCase),
+    /// Runs a Metal kernel without a Mac.
+    Metal(MetalCase),
 }
 
 /// A model replayed against frozen logits (tiers L1 and L2).
@@ -176,6 +180,7 @@ impl Case {
             }
             Kind::Op(op) => serde_json::json!({ "id": self.id, "op": op }),
             Kind::Meta(meta) => serde_json::json!({ "id": self.id, "meta": meta }),
+            Kind::Metal(metal) => serde_json::json!({ "id": self.id, "metal": metal }),
         };
         crate::digest::of_bytes(identity.to_string().as_bytes())
     }
@@ -188,6 +193,7 @@ impl Case {
             Kind::Deviation(_) => "mlx-lm",
             Kind::Op(_) => "ref64",
             Kind::Meta(_) => "self",
+            Kind::Metal(metal) => metal.oracle_name(),
         }
     }
 
@@ -195,7 +201,11 @@ impl Case {
     pub fn replay(&self) -> Option<&Replay> {
         match &self.kind {
             Kind::Replay(replay) => Some(replay),
-            Kind::Denoise(_) | Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => None,
+            Kind::Denoise(_)
+            | Kind::Deviation(_)
+            | Kind::Op(_)
+            | Kind::Meta(_)
+            | Kind::Metal(_) => None,
         }
     }
 
@@ -214,7 +224,7 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => replay.composition.is_none(),
             Kind::Denoise(_) => true,
-            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => false,
+            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => false,
         }
     }
 
@@ -223,7 +233,7 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => replay.not_frozen.as_deref(),
             Kind::Denoise(denoise) => denoise.not_frozen.as_deref(),
-            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => None,
+            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => None,
         }
     }
 
@@ -232,7 +242,7 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => replay.degenerate_because.as_deref(),
             Kind::Denoise(denoise) => denoise.degenerate_because.as_deref(),
-            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => None,
+            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => None,
         }
     }
 
@@ -242,7 +252,7 @@ impl Case {
             Kind::Replay(replay) => Some(&replay.model),
             Kind::Denoise(denoise) => Some(&denoise.model),
             Kind::Deviation(deviation) => Some(&deviation.model),
-            Kind::Op(_) => None,
+            Kind::Op(_) | Kind::Metal(_) => None,
             Kind::Meta(meta) => Some(&meta.model),
         }
     }
@@ -251,7 +261,11 @@ impl Case {
     pub fn draft(&self) -> Option<&str> {
         match &self.kind {
             Kind::Deviation(deviation) => deviation.draft.as_deref(),
-            Kind::Replay(_) | Kind::Denoise(_) | Kind::Op(_) | Kind::Meta(_) => None,
+            Kind::Replay(_)
+            | Kind::Denoise(_)
+            | Kind::Op(_)
+            | Kind::Meta(_)
+            | Kind::Metal(_) => None,
         }
     }
 
@@ -263,6 +277,7 @@ impl Case {
             Kind::Deviation(_) => deviation::CHECKS.map(str::to_owned).to_vec(),
             Kind::Op(op) => op.calls().iter().map(crate::ops::Call::name).collect(),
             Kind::Meta(meta) => meta.checks(),
+            Kind::Metal(metal) => metal.trials().iter().map(crate::metal::Trial::name).collect(),
         };
         names.into_iter().map(|check| format!("{}/{check}", self.id)).collect()
     }

@@ -72,7 +72,9 @@ pub fn freeze(
             denoised(oracle, case, denoise, folders.model, &scratch).map(Answered::from)
         }
         Kind::Deviation(deviation) => deviated(oracle, deviation, folders, &scratch),
-        Kind::Op(_) | Kind::Meta(_) => Err(unasked(oracle, "a case that no golden answers")),
+        Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => {
+            Err(unasked(oracle, "a case that no golden answers"))
+        }
     };
     let result = answer.and_then(|answer| {
         let manifest = describe(oracle, case, digests, here, answer, &scratch)?;

@@ -47,6 +47,7 @@ fn run(job: &Job) -> anyhow::Result<()> {
         Kind::Deviation(_) => check::deviation::run,
         Kind::Op(_) => check::ops::run,
         Kind::Meta(_) => check::meta::run,
+        Kind::Metal(_) => check::metal::run,
     };
     check(job, &mut |row| {
         if let Err(error) = say(&Message::Row(Box::new(row))) {
