@@ -25,6 +25,8 @@ pub mod record;
 pub mod report;
 pub mod root;
 pub mod row;
+pub mod stats;
+pub mod store;
 pub mod summary;
 pub mod support;
 pub mod synthetic;

@@ -23,6 +23,7 @@ enum Command {
     Bisect(cmd::bisect::Args),
     Generate(cmd::generate::Args),
     Models(cmd::models::Args),
+    Store(cmd::store::Args),
     Doctor(cmd::doctor::Args),
     #[command(hide = true)]
     Worker,
@@ -43,6 +44,7 @@ fn main() -> std::process::ExitCode {
         Command::Bisect(args) => cmd::bisect::run(&cli.common, args),
         Command::Generate(args) => cmd::generate::run(&cli.common, args),
         Command::Models(args) => cmd::models::run(&cli.common, args),
+        Command::Store(args) => cmd::store::run(&cli.common, args),
         Command::Doctor(args) => cmd::doctor::run(&cli.common, args),
         Command::Worker => cmd::worker::run(),
     };

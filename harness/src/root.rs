@@ -66,6 +66,11 @@ impl Root {
         self.0.join("target/mlx/live")
     }
 
+    /// Teachers' logits, kept so that they are computed once.
+    pub fn teachers(&self) -> PathBuf {
+        self.0.join("target/mlx/teachers")
+    }
+
     /// Recorded runs.
     pub fn record(&self) -> PathBuf {
         self.0.join("reports/record")

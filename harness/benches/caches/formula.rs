@@ -1,4 +1,4 @@
-//! How many bytes caches hold, from `config.json` alone.
+//! How many bytes caches hold, and in how many arrays, from `config.json` alone.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,8 @@ use super::serve::Kv;
 /// Positions a buffer grows by (`step` of mlx-lm's `KVCache`).
 const STEP: usize = 256;
 
-/// Bytes behind a prompt, all but the last id of it in one call, and so many steps.
-pub fn bytes(dir: &Path, kv: Option<Kv>, [prompt, steps]: [usize; 2]) -> Result<f64> {
+/// Bytes, and arrays, behind a prompt, all but the last id of it in one call, and so many steps.
+pub fn held(dir: &Path, kv: Option<Kv>, [prompt, steps]: [usize; 2]) -> Result<(f64, usize)> {
     let text = fs::read_to_string(dir.join("config.json"))?;
     let config: Value = serde_json::from_str(&text)?;
     let number = |key: &str| config[key].as_u64().map(|number| number as usize);
@@ -38,5 +38,7 @@ pub fn bytes(dir: &Path, kv: Option<Kv>, [prompt, steps]: [usize; 2]) -> Result<
         // The first call's room is rounded up, and so is what it lacks later.
         _ => (prompt + steps).div_ceil(STEP) * STEP,
     });
-    Ok(positions.map(|positions| 2.0 * (kv_heads * positions) as f64 * row).sum())
+    // Keys and values; packed, each is codes, scales and biases.
+    let arrays = layers * if kv.is_some() { 6 } else { 2 };
+    Ok((positions.map(|positions| 2.0 * (kv_heads * positions) as f64 * row).sum(), arrays))
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::PAGE;
 use super::serve::{Memory, Starts};
 use super::table::{Ratios, cells};
 
@@ -43,19 +44,23 @@ impl Sheet {
             ms(cold.fused),
             ms(warm.fused)
         ));
-        let off = (memory.held - memory.formula).abs() / memory.formula;
-        self.worst = self.worst.max(off);
+        let off = |bytes: f64, slack: f64| ((bytes - memory.formula).abs() - slack) / memory.formula;
+        let slack = PAGE * memory.count as f64;
+        self.worst = self.worst.max(off(memory.arrays, 0.0)).max(off(memory.held, slack));
         let mb = |bytes: f64| format!("{:.3}", bytes / 1e6);
         self.memory.push(format!(
-            "| {name} | {} | {} | {} | {:.1} % |",
+            "| {name} | {} | {:.1} % | {} | {:.1} % | {} | {} |",
             mb(memory.held),
+            off(memory.held, 0.0) * 100.0,
             mb(memory.arrays),
+            off(memory.arrays, 0.0) * 100.0,
             mb(memory.formula),
-            off * 100.0
+            memory.count
         ));
     }
 
-    /// The part by which memory is off the formula where it is most.
+    /// The part by which memory is off the formula where it is most, the rounding to pages of what is held
+    /// aside.
     pub fn worst(&self) -> f64 {
         self.worst
     }
@@ -83,8 +88,8 @@ impl fmt::Display for Sheet {
                 &self.starts,
             ),
             (
-                "| caches | MB held | MB of their arrays | MB by the formula | off |",
-                5,
+                "| caches | MB held | off | MB of their arrays | off | MB by the formula | arrays |",
+                7,
                 &self.memory,
             ),
         ];

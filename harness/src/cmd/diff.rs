@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use super::{Common, Failure, Result, say};
+use super::{Common, Failure, Result, say, size};
 use crate::compare::Allowance;
 use crate::diff::{Bound, Options, Report, diff, human};
 use crate::exit::ExitCode;
@@ -118,7 +118,7 @@ fn same_composition(a: &Path, b: &Path) -> Result<()> {
 fn print(report: &Report, format: Format, elapsed: Duration) -> Result<()> {
     match format {
         Format::Human => {
-            let (text, bytes) = (human(report), size(report.bytes));
+            let (text, bytes) = (human(report), size::text(report.bytes));
             say(format_args!("{text}{bytes:>30} in {:.2} s", elapsed.as_secs_f64()));
         }
         Format::Jsonl => {
@@ -130,29 +130,9 @@ fn print(report: &Report, format: Format, elapsed: Duration) -> Result<()> {
     Ok(())
 }
 
-/// `1.02 GiB`
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if bytes < 1024 { format!("{bytes} B") } else { format!("{value:.2} {}", UNITS[unit]) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_read_well() {
-        assert_eq!(
-            [0, 1023, 1024, 1_100_000_000].map(size).join(" "),
-            "0 B 1023 B 1.00 KiB 1.02 GiB"
-        );
-    }
 
     #[test]
     fn a_tolerance_is_a_finite_number() {

@@ -8,6 +8,8 @@ pub mod freeze;
 pub mod generate;
 pub mod goldens;
 pub mod models;
+pub mod size;
+pub mod store;
 pub mod verify;
 pub mod worker;
 

@@ -21,7 +21,7 @@ pub mod ulp;
 
 mod block;
 mod decimal;
-mod vector;
+pub(crate) mod vector;
 
 pub use bits::{BitReport, bit_exact};
 pub use block::differing_elements;

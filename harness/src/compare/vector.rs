@@ -9,7 +9,7 @@
 pub(super) const BLOCK: usize = 1024;
 
 /// Work for [`vectorized`]; all it calls must be inlined into it.
-pub(super) trait Kernel {
+pub(crate) trait Kernel {
     /// What it finds.
     type Output;
 
@@ -20,7 +20,7 @@ pub(super) trait Kernel {
 /// Runs `kernel` with the widest vector registers of this machine. The answer is the same on all machines: nothing is
 /// reordered or fused.
 #[inline]
-pub(super) fn vectorized<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) fn vectorized<K: Kernel>(kernel: K) -> K::Output {
     pulp::Arch::new().dispatch(Dispatched(kernel))
 }
 

@@ -3,6 +3,8 @@
 
 pub mod bound;
 pub mod data;
+pub mod plants;
+pub mod sighting;
 pub mod subjects;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,189 @@
+//! Scoring one position.
+
+use mlx_parity_tensor::TensorView;
+
+use super::kernel::{Lane, Row, Sums, distance, sums};
+use super::position::{Position, TrueToken};
+use super::score::{NonFinite, ScoreOptions, Side};
+use super::top::Top;
+
+/// A logit further above its pivot than this could overflow a sum.
+const FAR: f64 = 300.0;
+
+/// Two sets of logits of one shape.
+pub(super) struct Pair<'a> {
+    pub(super) teacher: TensorView<'a>,
+    pub(super) student: TensorView<'a>,
+    pub(super) targets: Option<&'a [u32]>,
+    pub(super) options: ScoreOptions,
+}
+
+/// What a thread uses again for each position: the greatest logits of the blocks of both rows.
+#[derive(Default)]
+pub(super) struct Scratch([Vec<f64>; 2]);
+
+/// A position, and the NaNs and infinities it has, the teacher's first.
+pub(super) struct Outcome {
+    pub(super) position: Position,
+    pub(super) nonfinite: [u64; 2],
+    pub(super) located: Vec<NonFinite>,
+}
+
+/// Both rows of a position with their sums.
+struct Summed<'a> {
+    rows: [Row<'a>; 2],
+    pivots: [f64; 2],
+    sums: Sums,
+}
+
+impl Pair<'_> {
+    /// Scores position `at`.
+    pub(super) fn outcome(&self, at: usize, scratch: &mut Scratch) -> Outcome {
+        let summed = self.summed(at, scratch);
+        if summed.sums.is_finite() {
+            let position = self.position(at, &summed, scratch);
+            return Outcome { position, nonfinite: [0, 0], located: Vec::new() };
+        }
+        let (mut nonfinite, mut located) = ([0, 0], Vec::new());
+        for (count, side) in nonfinite.iter_mut().zip([Side::Teacher, Side::Student]) {
+            let found = self.nonfinite(at, side);
+            *count = found.len() as u64;
+            located.extend(found.into_iter().take(self.options.locate));
+        }
+        Outcome { position: Position::unscored(), nonfinite, located }
+    }
+
+    fn summed(&self, at: usize, Scratch([maxima_t, maxima_s]): &mut Scratch) -> Summed<'_> {
+        let rows = [self.row(&self.teacher, at), self.row(&self.student, at)];
+        let mut pivots = rows.map(Row::first_maximum);
+        let [row_t, row_s] = rows;
+        let mut run = |pivots: [f64; 2]| {
+            let teacher = Lane { row: row_t, pivot: pivots[0], maxima: maxima_t };
+            let student = Lane { row: row_s, pivot: pivots[1], maxima: maxima_s };
+            let sums = sums(teacher, student);
+            (sums, [greatest(maxima_t), greatest(maxima_s)])
+        };
+        let (mut sums, greatest) = run(pivots);
+        if greatest.iter().zip(pivots).any(|(max, pivot)| max - pivot > FAR) {
+            pivots = greatest;
+            sums = run(pivots).0;
+        }
+        Summed { rows, pivots, sums }
+    }
+
+    fn row<'b>(&self, logits: &TensorView<'b>, at: usize) -> Row<'b> {
+        let dtype = logits.dtype();
+        let length = logits.shape()[1] * dtype.size();
+        Row { dtype, bytes: &logits.bytes()[at * length..][..length] }
+    }
+
+    fn position(&self, at: usize, summed: &Summed<'_>, scratch: &Scratch) -> Position {
+        let (sums, k) = (&summed.sums, self.options.top_k);
+        let [teacher, student] = [0, 1].map(|side| Top::of(summed.rows[side], &scratch.0[side], k));
+        Position {
+            kl: sums.kl(),
+            reverse_kl: sums.reverse_kl(),
+            total_variation: self.options.total_variation.then(|| summed.total_variation()),
+            entropy_teacher: nonnegative(sums.t.ln() - sums.t_t / sums.t),
+            entropy_student: nonnegative(sums.s.ln() - sums.s_s / sums.s),
+            margin_teacher: teacher.greatest - teacher.second,
+            top1_teacher: teacher.first,
+            top1_student: student.first,
+            agree: self.agree(at, &teacher, &student),
+            top_k_overlap: self.overlap(at, &teacher, &student),
+            true_token: self.targets.map(|targets| self.true_token(at, targets[at], summed)),
+        }
+    }
+
+    fn logit(&self, side: Side, at: usize, token: u32) -> f64 {
+        let logits = if side == Side::Teacher { &self.teacher } else { &self.student };
+        logits.value_at(at * logits.shape()[1] + token as usize)
+    }
+
+    /// The teacher's greatest tokens are among its k likeliest.
+    fn agree(&self, at: usize, teacher: &Top, student: &Top) -> bool {
+        let is_greatest = |token| {
+            self.logit(Side::Teacher, at, token) == teacher.greatest
+                && self.logit(Side::Student, at, token) == student.greatest
+        };
+        teacher.tokens.iter().any(|token| is_greatest(*token))
+    }
+
+    fn overlap(&self, at: usize, teacher: &Top, student: &Top) -> f64 {
+        let k = self.options.top_k.min(self.teacher.shape()[1]);
+        let in_both = |token| self.logit(Side::Student, at, token) >= student.threshold;
+        let shared = teacher.tokens.iter().filter(|token| in_both(**token)).count();
+        shared.min(k) as f64 / k as f64
+    }
+
+    fn true_token(&self, at: usize, id: u32, summed: &Summed<'_>) -> TrueToken {
+        let Summed { pivots, sums, .. } = summed;
+        let nll_teacher = sums.t.ln() - (self.logit(Side::Teacher, at, id) - pivots[0]);
+        let nll_student = sums.s.ln() - (self.logit(Side::Student, at, id) - pivots[1]);
+        let delta_p = (-nll_student).exp() - (-nll_teacher).exp();
+        let [nll_teacher, nll_student] = [nll_teacher, nll_student].map(nonnegative);
+        TrueToken { id, nll_teacher, nll_student, delta_p }
+    }
+
+    fn nonfinite(&self, position: usize, side: Side) -> Vec<NonFinite> {
+        let valued = (0..self.teacher.shape()[1]).map(|token| (token, self.logit(side, position, token as u32)));
+        let found = valued.filter(|(_, x)| !x.is_finite());
+        found.map(|(token, x)| NonFinite { position, token, side, value: x.to_string() }).collect()
+    }
+}
+
+impl Summed<'_> {
+    fn total_variation(&self) -> f64 {
+        let scales = [1.0 / self.sums.t, 1.0 / self.sums.s];
+        distance(self.rows, self.pivots, scales) / 2.0
+    }
+}
+
+impl Sums {
+    fn is_finite(&self) -> bool {
+        let Self { t, s, t_gap, s_gap, t_t, s_s } = self;
+        [t, s, t_gap, s_gap, t_t, s_s].iter().all(|sum| sum.is_finite())
+    }
+
+    /// Σ P (t − s) − ln(Σ eᵗ / Σ eˢ).
+    fn kl(&self) -> f64 {
+        nonnegative(self.t_gap / self.t - self.log_ratio())
+    }
+
+    fn reverse_kl(&self) -> f64 {
+        nonnegative(self.log_ratio() - self.s_gap / self.s)
+    }
+
+    /// ln(Σ eᵗ / Σ eˢ), to full precision near 0.
+    fn log_ratio(&self) -> f64 {
+        let excess = (self.t - self.s) / self.s;
+        if excess.abs() < 0.5 { excess.ln_1p() } else { self.t.ln() - self.s.ln() }
+    }
+}
+
+impl Position {
+    fn unscored() -> Self {
+        Self {
+            kl: f64::NAN,
+            reverse_kl: f64::NAN,
+            total_variation: None,
+            entropy_teacher: f64::NAN,
+            entropy_student: f64::NAN,
+            margin_teacher: f64::NAN,
+            top1_teacher: 0,
+            top1_student: 0,
+            agree: false,
+            top_k_overlap: f64::NAN,
+            true_token: None,
+        }
+    }
+}
+
+fn greatest(maxima: &[f64]) -> f64 {
+    maxima.iter().copied().fold(f64::MIN, |max, x| if x > max { x } else { max })
+}
+
+/// What is 0 or more but for the rounding of its parts; a NaN stays one.
+fn nonnegative(x: f64) -> f64 {
+    if x < 0.0 { 0.0 } else { x }
+}
