@@ -1,15 +1,14 @@
 // One OS thread; each Metal thread a fiber. A fiber runs until it waits, ends or faults.
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "arena.h"
 #include "checker.h"
 #include "machine.h"
-#include "meet.h"
-#include "report.h"
+#include "seats.h"
 #include "switch.h"
 
 #if defined(EMU_ADDRESS)
@@ -17,24 +16,7 @@
 #endif
 
 namespace emu {
-
 namespace {
-enum class State : unsigned char { ready, at_barrier, at_meeting, ended };
-
-struct Fiber {
-  Thread id;
-  void* stack_pointer = nullptr;
-  char* stack = nullptr; // lowest usable byte
-  void* fake_stack = nullptr;
-  State state = State::ended;
-  Site site = {};
-};
-
-struct Simdgroup {
-  Meet whole;
-  Meet quads[8];
-  Slots slots, quad_slots;
-};
 
 #if defined(EMU_ADDRESS)
 constexpr std::size_t stack_bytes = 512 << 10;
@@ -42,205 +24,130 @@ constexpr std::size_t stack_bytes = 512 << 10;
 constexpr std::size_t stack_bytes = 256 << 10;
 #endif
 constexpr std::size_t guard_bytes = 64 << 10;
+constexpr unsigned queue_length = 2 * max_group_threads;
+constexpr unsigned nobody = ~0u;
+
+struct Fiber {
+  void* stack_pointer = nullptr;
+  char* stack = nullptr; // lowest usable byte
+  void* fake_stack = nullptr;
+};
 
 Fiber fibers[max_group_threads];
-Simdgroup simdgroups[max_group_threads / simd_width];
-char* stacks = nullptr;
-
-unsigned count = 0, ended = 0, arrived = 0;
-Fiber* current = nullptr;
-unsigned queue[2 * max_group_threads];
-unsigned queue_head = 0, queue_length = 0;
+unsigned current = nobody;
+unsigned queue[queue_length];
+unsigned queue_head = 0, queued = 0;
 std::uint64_t order_seed = 0;
 Random random_order{0};
-void* main_stack_pointer = nullptr;
-void* main_fake_stack = nullptr;
+Fiber main_fiber;
 const void* main_stack = nullptr;
 std::size_t main_stack_bytes = 0;
-
-void push(unsigned fiber) {
-  queue[(queue_head + queue_length++) % (2 * max_group_threads)] = fiber;
-}
 
 /// Queues those of `members` that are in `state`, in an order that the seed picks anew.
 void release(unsigned first, unsigned members, State state) {
   unsigned order[max_group_threads];
   permute(order, members, order_seed, random_order);
   for (unsigned i = 0; i < members; ++i) {
-    Fiber& fiber = fibers[first + order[i]];
-    if (fiber.state != state) continue;
-    fiber.state = State::ready;
-    push(first + order[i]);
+    Seat& seat = seats[first + order[i]];
+    if (seat.state != state) continue;
+    seat.state = State::running;
+    queue[(queue_head + queued++) % queue_length] = first + order[i];
   }
 }
 
-ThreadName name_of(const Fiber& fiber) {
-  ThreadName name;
-  name.known = true;
-  std::memcpy(name.group, fiber.id.group, sizeof name.group);
-  std::memcpy(name.local, fiber.id.local, sizeof name.local);
-  return name;
+unsigned next_ready() {
+  if (queued == 0) stuck();
+  const unsigned next = queue[queue_head];
+  queue_head = (queue_head + 1) % queue_length;
+  --queued;
+  return next;
 }
 
-Where place_of(const Fiber& fiber) {
-  return {fiber.site.file, static_cast<unsigned>(fiber.site.line), 0, name_of(fiber)};
-}
-
-/// Ends with the reason why `fiber`, which waits, waits in vain; `other` is where another thread went instead.
-[[noreturn]] void diverged(const Fiber& fiber, const Fiber& other) {
-  unsigned here = 0;
-  for (unsigned i = 0; i < count; ++i) here += fibers[i].state == fiber.state && same_site(fibers[i].site, fiber.site);
-  Text text;
-  text << std::uint64_t{here} << " of " << std::uint64_t{count} << " threads wait at " << fiber.site.op << "; ";
-  if (other.state == State::ended) {
-    text << std::uint64_t{ended} << " have ended";
-  } else {
-    text << "others wait at " << other.site.op << " in line " << static_cast<std::uint64_t>(other.site.line);
-  }
-  const bool barrier = fiber.state == State::at_barrier;
-  Where there = other.state == State::ended ? Where{nullptr, 0, 0, name_of(other)} : place_of(other);
-  end_with({barrier ? "barrier-divergence" : "simd-divergence", "scheduler", text.c_str(), place_of(fiber), there});
-}
-
-/// Nothing can run, and not all have ended.
-[[noreturn]] void stuck() {
-  // A simdgroup whose lanes wait at different places is to blame before a barrier that they therefore never reach.
-  for (unsigned i = 0; i < count; ++i) {
-    if (fibers[i].state != State::at_meeting) continue;
-    const unsigned first = i / simd_width * simd_width;
-    for (unsigned j = first; j < first + simd_width && j < count; ++j) {
-      const bool apart = fibers[j].state != State::at_meeting || !same_site(fibers[j].site, fibers[i].site);
-      if (apart && fibers[j].state != State::ended) diverged(fibers[i], fibers[j]);
-    }
-  }
-  for (unsigned i = 0; i < count; ++i) {
-    if (fibers[i].state != State::at_barrier) continue;
-    for (unsigned j = 0; j < count; ++j) {
-      if (fibers[j].state != State::at_barrier || !same_site(fibers[j].site, fibers[i].site)) diverged(fibers[i], fibers[j]);
-    }
-  }
-  std::fputs("the scheduler has nothing to run\n", stderr);
-  std::abort();
-}
-
-void start_switch(void** fake, const void* bottom, std::size_t size) {
+void switch_fiber(Fiber& from, Fiber& to, const void* bottom, std::size_t size) {
 #if defined(EMU_ADDRESS)
-  __sanitizer_start_switch_fiber(fake, bottom, size);
+  __sanitizer_start_switch_fiber(&from.fake_stack, bottom, size);
 #else
-  (void)fake, (void)bottom, (void)size;
+  (void)bottom, (void)size;
+#endif
+  emu_switch(&from.stack_pointer, to.stack_pointer);
+#if defined(EMU_ADDRESS)
+  __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
 #endif
 }
 
-void finish_switch(void* fake, const void** bottom, std::size_t* size) {
-#if defined(EMU_ADDRESS)
-  __sanitizer_finish_switch_fiber(fake, bottom, size);
-#else
-  (void)fake, (void)bottom, (void)size;
-#endif
+void switch_to(Fiber& from, unsigned next) {
+  current = next;
+  checker::enter(next);
+  switch_fiber(from, fibers[next], fibers[next].stack, stack_bytes);
 }
 
 /// Gives the processor to the next fiber that can run.
 void yield() {
-  if (queue_length == 0) stuck();
-  Fiber* next = &fibers[queue[queue_head]];
-  queue_head = (queue_head + 1) % (2 * max_group_threads);
-  --queue_length;
-  if (next == current) return;
-  Fiber* from = current;
-  current = next;
-  checker::enter(next->id.index);
-  start_switch(&from->fake_stack, next->stack, stack_bytes);
-  emu_switch(&from->stack_pointer, next->stack_pointer);
-  finish_switch(from->fake_stack, nullptr, nullptr);
+  const unsigned from = current, next = next_ready();
+  if (next != from) switch_to(fibers[from], next);
 }
 
-void complete(Simdgroup& simdgroup, Meet& meet, unsigned first_lane, unsigned lanes, unsigned simd_index) {
-  const unsigned first = simd_index * simd_width + first_lane;
-  const Fiber* one = nullptr;
-  for (unsigned i = first; i < first + lanes && i < count; ++i) {
-    if (fibers[i].state != State::at_meeting) continue;
-    if (one && !same_site(one->site, fibers[i].site)) diverged(*one, fibers[i]);
-    one = &fibers[i];
-  }
-  (void)simdgroup;
-  meet.took_part[meet.turn] = meet.arrived;
-  meet.turn ^= 1;
-  meet.arrived = 0;
-  release(first, first + lanes <= count ? lanes : count - first, State::at_meeting);
+void end_meeting(const Meeting& meeting, unsigned simdgroup) {
+  close_meeting(meeting, simdgroup);
+  const unsigned first = simdgroup * simd_width + meeting.first_lane;
+  release(first, first + meeting.lanes <= seated ? meeting.lanes : seated - first, State::at_meeting);
 }
 
-/// The current lane comes to a meeting of its simdgroup or quad and leaves when all have come.
-unsigned meet_lanes(const void* mine, std::size_t size, bool quad, Site site, Simdgroup& simdgroup) {
-  const unsigned lane = current->id.lane;
-  Meet& meet = quad ? simdgroup.quads[lane / 4] : simdgroup.whole;
-  const unsigned first = quad ? lane / 4 * 4 : 0, lanes = quad ? 4 : simd_width;
-  const unsigned turn = meet.turn;
-  std::memcpy((quad ? simdgroup.quad_slots : simdgroup.slots)[turn][lane], mine, size);
-  current->site = site;
-  current->state = State::at_meeting;
-  meet.arrived |= 1u << (lane - first);
-  if (meet.arrived == meet.live) complete(simdgroup, meet, first, lanes, current->id.simdgroup);
+/// The running lane comes to a meeting and leaves when all live lanes have come; the turn it took part in.
+unsigned meet_lanes(const Meeting& meeting, Site site) {
+  Seat& seat = seats[current];
+  const unsigned turn = meeting.meet.turn;
+  seat.site = site;
+  seat.state = State::at_meeting;
+  meeting.meet.arrived |= 1u << (seat.id.lane - meeting.first_lane);
+  if (meeting.meet.arrived == meeting.meet.live) end_meeting(meeting, seat.id.simdgroup);
   yield();
   return turn;
 }
 
-void end_lane(Simdgroup& simdgroup, unsigned lane) {
-  const unsigned quad = lane / 4;
-  Meet* meets[2] = {&simdgroup.whole, &simdgroup.quads[quad]};
-  const unsigned firsts[2] = {0, quad * 4}, widths[2] = {simd_width, 4};
-  for (int i = 0; i < 2; ++i) {
-    meets[i]->live &= ~(1u << (lane - firsts[i]));
-    const bool all = meets[i]->live != 0 && meets[i]->arrived == meets[i]->live;
-    if (all) complete(simdgroup, *meets[i], firsts[i], widths[i], current->id.simdgroup);
-  }
-}
-
 /// The last act of a fiber's turn in a group.
 void end_thread() {
-  current->state = State::ended;
+  const unsigned me = current;
+  Seat& seat = seats[me];
+  seat.state = State::ended;
   ++ended;
-  end_lane(simdgroups[current->id.simdgroup], current->id.lane);
-  if (ended < count) return yield();
-  Fiber* from = current;
-  current = nullptr;
-  start_switch(&from->fake_stack, main_stack, main_stack_bytes);
-  emu_switch(&from->stack_pointer, main_stack_pointer);
-  finish_switch(from->fake_stack, nullptr, nullptr);
+  for (bool quad : {false, true}) {
+    const Meeting meeting = meeting_of(seat, quad);
+    Meet& meet = meeting.meet;
+    meet.live &= ~(1u << (seat.id.lane - meeting.first_lane));
+    if (meet.live != 0 && meet.arrived == meet.live) end_meeting(meeting, seat.id.simdgroup);
+  }
+  if (ended < seated) return switch_to(fibers[me], next_ready());
+  current = nobody;
+  switch_fiber(fibers[me], main_fiber, main_stack, main_stack_bytes);
 }
 
 void fiber_body() {
-  finish_switch(nullptr, main_stack ? nullptr : &main_stack, main_stack ? nullptr : &main_stack_bytes);
+#if defined(EMU_ADDRESS)
+  // The first switch comes from the main stack: keep its bounds for the way back.
+  const bool first = main_stack == nullptr;
+  __sanitizer_finish_switch_fiber(nullptr, first ? &main_stack : nullptr, first ? &main_stack_bytes : nullptr);
+#endif
   for (;;) {
     emu_entry(entry_buffers);
     end_thread();
   }
 }
-
-void open_simdgroup(Simdgroup& simdgroup, unsigned lanes) {
-  simdgroup.whole.open(lanes == 32 ? ~0u : (1u << lanes) - 1);
-  for (unsigned quad = 0; quad < 8; ++quad) {
-    const unsigned left = lanes > quad * 4 ? lanes - quad * 4 : 0;
-    simdgroup.quads[quad].open(left >= 4 ? 15u : (1u << left) - 1);
-  }
-}
 } // namespace
 
-const Thread& self() { return current->id; }
+const Thread& self() { return seats[current].id; }
 
-ThreadName running_thread() { return current ? name_of(*current) : ThreadName{}; }
+ThreadName running_thread() { return current == nobody ? ThreadName{} : name_of(seats[current]); }
 
 bool below_stack(std::uintptr_t address) {
-  if (!current) return false;
-  const auto low = reinterpret_cast<std::uintptr_t>(current->stack);
+  if (current == nobody) return false;
+  const auto low = reinterpret_cast<std::uintptr_t>(fibers[current].stack);
   return address < low && address >= low - guard_bytes;
 }
 
 bool is_private(std::uintptr_t address) {
-  if (current) {
-    const auto low = reinterpret_cast<std::uintptr_t>(current->stack);
-    if (address >= low && address < low + stack_bytes) return true;
-  }
-  return in_program(address);
+  const auto low = current == nobody ? 0 : reinterpret_cast<std::uintptr_t>(fibers[current].stack);
+  return address - low < stack_bytes || in_program(address);
 }
 
 void open_machine(unsigned threads, std::uint64_t) {
@@ -250,67 +157,53 @@ void open_machine(unsigned threads, std::uint64_t) {
     std::perror("mapping stacks");
     _exit(exit_usage);
   }
-  stacks = static_cast<char*>(base);
   for (unsigned i = 0; i < threads; ++i) {
-    mprotect(stacks + i * each, guard_bytes, PROT_NONE);
-    fibers[i].stack = stacks + i * each + guard_bytes;
+    char* low = static_cast<char*>(base) + i * each;
+    mprotect(low, guard_bytes, PROT_NONE);
+    fibers[i].stack = low + guard_bytes;
     fibers[i].stack_pointer = emu_fresh_stack(fibers[i].stack + stack_bytes, fiber_body);
   }
 }
 
 void run_group(const Shape& shape, const unsigned (&position)[3], std::uint64_t seed) {
-  unsigned size[3];
-  group_extent(shape, position, size);
-  count = size[0] * size[1] * size[2];
-  ended = arrived = queue_length = 0;
+  seat_group(shape, position);
+  queued = 0;
   order_seed = seed;
   random_order = Random(seed * 0x10001 + detail::group_serial);
-  for (unsigned i = 0; i < count; ++i) {
-    name_thread(fibers[i].id, shape, position, size, i);
-    fibers[i].state = State::at_barrier;
-  }
-  for (unsigned first = 0; first < count; first += simd_width) {
-    open_simdgroup(simdgroups[first / simd_width], count - first < simd_width ? count - first : simd_width);
-  }
-  checker::start_group(position, size);
-  release(0, count, State::at_barrier);
-  current = &fibers[queue[queue_head]];
-  queue_head = (queue_head + 1) % (2 * max_group_threads);
-  --queue_length;
-  checker::enter(current->id.index);
-  start_switch(&main_fake_stack, current->stack, stack_bytes);
-  emu_switch(&main_stack_pointer, current->stack_pointer);
-  finish_switch(main_fake_stack, nullptr, nullptr);
+  checker::start_group(position, seats[0].id.group_size);
+  release(0, seated, State::running);
+  switch_to(main_fiber, next_ready());
 }
 
+void end_grid() {}
+
 void threadgroup_barrier(unsigned order, Site site) {
-  current->site = site;
-  current->state = State::at_barrier;
-  if (++arrived == count) {
-    for (unsigned i = 1; i < count; ++i) {
-      if (!same_site(fibers[0].site, fibers[i].site)) diverged(fibers[0], fibers[i]);
-    }
-    arrived = 0;
+  seats[current].site = site;
+  seats[current].state = State::at_barrier;
+  if (++at_barrier == seated) {
+    check_barrier();
+    at_barrier = 0;
     checker::pass_barrier(order);
-    release(0, count, State::at_barrier);
+    release(0, seated, State::at_barrier);
   }
   yield();
 }
 
 void simdgroup_barrier(unsigned order, Site site) {
-  Simdgroup& simdgroup = simdgroups[current->id.simdgroup];
-  const Meet& meet = simdgroup.whole;
-  const bool last = (meet.arrived | 1u << current->id.lane) == meet.live;
-  if (last) checker::pass_simd_barrier(current->id.simdgroup, order);
-  meet_lanes(nullptr, 0, false, site, simdgroup);
+  const Seat& seat = seats[current];
+  const Meeting meeting = meeting_of(seat, false);
+  const bool last = (meeting.meet.arrived | 1u << seat.id.lane) == meeting.meet.live;
+  if (last) checker::pass_simd_barrier(seat.id.simdgroup, order);
+  meet_lanes(meeting, site);
 }
 
 std::uint32_t detail::exchange(const void* mine, std::size_t size, void* out, bool quad, Site site) {
-  Simdgroup& simdgroup = simdgroups[current->id.simdgroup];
-  const unsigned lane = current->id.lane;
-  const unsigned turn = meet_lanes(mine, size, quad, site, simdgroup);
-  const std::uint32_t lanes = (quad ? simdgroup.quads[lane / 4] : simdgroup.whole).took_part[turn];
-  copy_lanes((quad ? simdgroup.quad_slots : simdgroup.slots)[turn], quad ? lane / 4 * 4 : 0, quad ? 4 : simd_width, lanes, size, out);
+  const Seat& seat = seats[current];
+  const Meeting meeting = meeting_of(seat, quad);
+  std::memcpy(meeting.slots[meeting.meet.turn][seat.id.lane], mine, size);
+  const unsigned turn = meet_lanes(meeting, site);
+  const std::uint32_t lanes = meeting.meet.took_part[turn];
+  copy_lanes(meeting.slots[turn], meeting.first_lane, meeting.lanes, lanes, size, out);
   return lanes;
 }
 

@@ -1,8 +1,8 @@
 #include "guard.h"
 
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <ucontext.h>
@@ -70,12 +70,18 @@ void handle(int signal, void (*handler)(int, siginfo_t*, void*)) {
 
 } // namespace
 
-void open_guard(unsigned limit) {
-  static char alternate[256 << 10];
+void guard_thread() {
+  constexpr std::size_t bytes = 64 << 10;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return;
   stack_t stack = {};
-  stack.ss_sp = alternate;
-  stack.ss_size = sizeof alternate;
+  stack.ss_sp = memory;
+  stack.ss_size = bytes;
   sigaltstack(&stack, nullptr);
+}
+
+void open_guard(unsigned limit) {
+  guard_thread();
   handle(SIGSEGV, on_fault);
   handle(SIGBUS, on_fault);
   handle(SIGFPE, on_fault);

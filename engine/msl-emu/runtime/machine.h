@@ -21,13 +21,15 @@ struct Shape {
 void open_machine(unsigned threads, std::uint64_t groups);
 /// Runs the group at `position` to its end; `seed` 0 is the natural order of its threads.
 void run_group(const Shape& shape, const unsigned (&position)[3], std::uint64_t seed);
+/// All groups have ended.
+void end_grid();
 /// Ids of thread `index` of the group at `position`.
 void name_thread(Thread& thread, const Shape& shape, const unsigned (&position)[3], const unsigned (&size)[3], unsigned index);
 /// Threads of the group at `position`, by axis: fewer at the edge of the grid.
 void group_extent(const Shape& shape, const unsigned (&position)[3], unsigned (&size)[3]);
 /// Whether `address` lies below the running thread's stack, where nothing may be.
 bool below_stack(std::uintptr_t address);
-/// Whether `address` lies in the running thread's stack or in the program's own data.
+/// Whether `address` lies in the running thread's stack or in the program's own data. Mode fibers only.
 bool is_private(std::uintptr_t address);
 /// Poisoned memory for a threadgroup variable of the running group.
 void* group_block(const char* name, std::size_t size, std::size_t granule, void* previous);

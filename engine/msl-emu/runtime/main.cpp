@@ -127,6 +127,7 @@ void run_grid(const Shape& shape, std::uint64_t seed) {
     run_group(shape, position, seed);
   }
   std::free(order);
+  end_grid();
 }
 
 std::uint64_t nanoseconds() {
@@ -158,12 +159,14 @@ int run() {
   entry_buffers = buffers;
   const unsigned declared = region_count;
   const Shape& shape = launch.shape;
+  // Before there are threads: what this one writes must be ordered before what they do.
+  prepare_outputs();
   open_machine(shape.nominal[0] * shape.nominal[1] * shape.nominal[2], std::uint64_t{shape.groups[0]} * shape.groups[1] * shape.groups[2]);
   open_guard(launch.limit);
   std::uint64_t elapsed = 0;
   for (unsigned k = 0; k < launch.seed_count; ++k) {
     report_seed = launch.seeds[k];
-    prepare_outputs();
+    if (k > 0) prepare_outputs();
     const std::uint64_t start = nanoseconds();
     run_grid(shape, launch.seeds[k]);
     elapsed += nanoseconds() - start;

@@ -33,9 +33,16 @@ fn every_plant_is_caught() {
 }
 
 #[test]
-fn there_are_plants_for_the_eye_of_each_detector() {
-    let (lines, values): (Vec<_>, Vec<_>) =
-        plants().partition(|plant| matches!(plant.sign, Sign::Report(_)));
-    assert!(lines.len() >= 30, "{} with a line", lines.len());
-    assert!(!values.is_empty());
+fn every_plant_finds_its_place() {
+    for plant in plants() {
+        let body = plant.body(&named(plant.kernel).body());
+        assert!(plant.line(&body) > 0, "{}", plant.name);
+    }
+}
+
+#[test]
+fn most_plants_are_to_be_named_by_line() {
+    let with_line = |plant: &&Plant| matches!(plant.sign, Sign::Report(_));
+    assert!(plants().count() >= 45);
+    assert!(plants().filter(with_line).count() >= 30);
 }

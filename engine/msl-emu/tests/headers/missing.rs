@@ -22,7 +22,8 @@ const LINES: [(&str, &str); 9] = [
 fn what_is_missing_is_named_with_its_line() {
     for (line, name) in LINES {
         let body = format!("// a comment\n{line}\nout[0] = 1.0f;");
-        let kernel = Kernel::new("probe", Source::new("probe.metal", body), &[], &["out"]);
+        let mut kernel = Kernel::new("probe", Source::new("probe.metal", body), &[], &["out"]);
+        kernel.header = Source::new("header", "#include <metal_simdgroup_matrix>\n");
         let launch = Launch {
             inputs: Vec::new(),
             outputs: vec![Output { dtype: Dtype::F32, shape: vec![1] }],

@@ -139,11 +139,14 @@ pub const ORDER: [Plant; 13] = [
     ),
     plant(
         "sum of a simdgroup in a branch",
-        "row_sum_simd",
+        "softmax",
         1,
-        &[("total = simd_sum(total);", "if (lane < n) {\n  total = simd_sum(total);\n}")],
+        &[
+            ("sum = simd_sum(best", "if (mine < n) {\n  sum = simd_sum(best"),
+            ("exp(best - highest));", "exp(best - highest));\n}"),
+        ],
         &[SimdDivergence],
-        "total = simd_sum(total);",
+        "sum = simd_sum(best",
     ),
     plant(
         "two lanes write one output",
@@ -317,7 +320,7 @@ pub const MEMORY: [Plant; 19] = [
         "vector read off its alignment",
         "swiglu",
         4,
-        &[("(b + start);", "(b + start - (start > 0 ? 1 : 0));")],
+        &[("(b + start))", "(b + start - (start > 0 ? 1 : 0)))")],
         &[Misaligned],
         "(b + start - ",
     ),
@@ -329,14 +332,19 @@ pub const MEMORY: [Plant; 19] = [
         &[ThreadgroupMemory],
         "a_tile[TILE * 32]",
     ),
-    plant(
-        "private array larger than a stack",
-        "row_sum_simd",
-        3,
-        &[("float total = 0.0f;", "float heap[1 << 23];\nheap[n] = 0.0f;\nfor (uint i = 0; i < (1u << 23); i += 64) {\n  heap[i] = float(i);\n}\nfloat total = heap[n * 64] * 0.0f;")],
-        &[StackOverflow],
-        "heap[",
-    ),
+    Plant {
+        sign: Sign::Nowhere(StackOverflow),
+        ..wrong(
+            "private array larger than a stack",
+            "row_sum_simd",
+            3,
+            &[(
+                "float total = 0.0f;",
+                "float heap[1 << 23];\nfor (uint i = 0; i < (1u << 23); i += 64) {\n  \
+                 heap[i] = float(i);\n}\nfloat total = heap[n * 64] * 0.0f;",
+            )],
+        )
+    },
     plant(
         "lane beyond the last",
         "argmax",
@@ -374,7 +382,7 @@ pub const VALUES: [Plant; 13] = [
         1,
         &[("b[(k + i) * n + column]", "b[column * inner + k + i]")],
     ),
-    wrong("half of a shuffle's lanes", "argmax", 5, &[("ushort mask = 16;", "ushort mask = 8;")]),
+    wrong("half of a shuffle's lanes", "argmax", 1, &[("ushort mask = 16;", "ushort mask = 8;")]),
     wrong(
         "tail of a row left out",
         "row_sum_simd",

@@ -92,12 +92,16 @@ fn rms_norm_case(x: HostTensor) -> Case {
     case
 }
 
-/// Few distinct values, so that most rows have ties.
+/// Few distinct values, the largest of them twice: at two thirds of a row and at its end.
 fn argmax(dtype: Dtype) -> Vec<Case> {
     let case = |shape: [usize; 2]| {
         let mut numbers = Numbers::new(shape[1] as u64);
-        let values: Vec<f64> =
-            (0..shape[0] * shape[1]).map(|_| numbers.below(6) as f64 - 3.0).collect();
+        let mut values: Vec<f64> =
+            (0..shape[0] * shape[1]).map(|_| numbers.below(5) as f64 - 3.0).collect();
+        for row in values.chunks_mut(shape[1]) {
+            row[shape[1] * 2 / 3] = 2.0;
+            row[shape[1] - 1] = 2.0;
+        }
         let x = HostTensor::from_f64_as(dtype, shape, &values).expect("small integers");
         let places = ops::argmax(&wide(&x), -1, false).expect("rows");
         let expected = Expected::Exact(to_u32(&places));
