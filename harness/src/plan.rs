@@ -10,7 +10,7 @@ use crate::{
     check,
     fingerprint::Fingerprint,
     golden::{Golden, GoldenError, Store},
-    metal::{Files, MetalCase},
+    metal::{self, Files, MetalCase},
     model::{ModelEntry, NotReady, Registry},
     ops::{Bound, Call, Tolerances},
     oracle::{Folders, FreezeError, Launch, Oracle, OracleError, freeze},
@@ -155,11 +155,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn plan_metal(&mut self, case: Case, metal: &MetalCase) -> Planned {
-        let bounds = match metal.own_bound() {
-            Some(bound) => Ok(vec![bound; metal.trials().len()]),
-            None => self.bounds(&metal.calls()),
-        };
+    fn plan_metal(&self, case: Case, metal: &MetalCase) -> Planned {
+        let bounds = metal::bounds(metal, Some(&self.root.tolerances_file()));
         let (subject, dtype) = (metal.kernel.clone(), metal.dtype.name().to_owned());
         let mut job = self.job(case, subject, dtype, None);
         job.metal = Some(Files {

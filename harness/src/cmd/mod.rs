@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod freeze;
 pub mod generate;
 pub mod goldens;
+pub mod metal;
 pub mod models;
 pub mod size;
 pub mod store;

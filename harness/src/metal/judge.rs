@@ -49,7 +49,7 @@ pub fn judge(
         mode,
         seeds: (0..orders.max(1)).collect(),
         cache: files.cache.clone(),
-        include: files.include.clone(),
+        include: if includes_mlx(prepared) { files.include.clone() } else { Vec::new() },
         ..Options::default()
     };
     let outcome = run(&prepared.kernel, &prepared.launch(), &options)?;
@@ -68,6 +68,12 @@ pub fn judge(
     verdict.notes.extend(spread(&outcome));
     verdict.outputs = outcome.outputs;
     Ok(verdict)
+}
+
+/// Whether a kernel reads MLX's own headers; without them the emulator's take their place.
+fn includes_mlx(prepared: &Prepared) -> bool {
+    let kernel = &prepared.kernel;
+    [&kernel.header, &kernel.body].iter().any(|source| source.text.contains("mlx/backend/metal"))
 }
 
 fn is_atomic(prepared: &Prepared) -> bool {

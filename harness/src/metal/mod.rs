@@ -4,6 +4,7 @@
 //! CPU ([`mlx_parity_msl_emu`]), which finds what a kernel does wrong whatever it answers, and its answer
 //! is held to an oracle. That can reject a kernel; it proves nothing of a GPU's own arithmetic or speed.
 
+mod bounds;
 mod case;
 mod error;
 mod extent;
@@ -11,6 +12,7 @@ mod judge;
 mod launch;
 
 pub use self::{
+    bounds::{BACKEND, bounds},
     case::{MetalCase, MetalInput, MetalOracle, MetalOutput, TemplateValue, Trial, Values},
     error::MetalError,
     extent::{Extent, ExtentError},
