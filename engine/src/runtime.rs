@@ -90,6 +90,14 @@ pub fn active_memory() -> Result<usize, EngineError> {
     op("get_active_memory", mlx_rs::memory::active_memory())
 }
 
+/// Gives back the buffers that MLX keeps for arrays to come (`mx.clear_cache`).
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn clear_cache() -> Result<(), EngineError> {
+    op("clear_cache", mlx_rs::memory::clear_cache())
+}
+
 fn backend(kind: DeviceType) -> &'static str {
     match kind {
         DeviceType::Cpu => "cpu",

@@ -1,5 +1,6 @@
 //! `tokenizer.json`, through the `tokenizers` crate.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,11 @@ impl Tokenizer {
     /// [`EngineError::Tokenizer`] where the tokenizer refuses the ids.
     pub fn decode(&self, ids: &[u32]) -> Result<String, EngineError> {
         self.inner.decode(ids, true).map_err(|error| failure(&self.file, error))
+    }
+
+    /// Every id with its token, added tokens included, in the order of the ids.
+    pub fn tokens(&self) -> BTreeMap<u32, String> {
+        self.inner.get_vocab(true).into_iter().map(|(token, id)| (id, token)).collect()
     }
 
     /// Number of ids, added tokens included.

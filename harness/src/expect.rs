@@ -176,6 +176,7 @@ mod tests {
             outcome,
             report: None,
             tolerance: None,
+            envelope: None,
             convention: None,
             composition: None,
             notes: vec![],

@@ -20,6 +20,7 @@ enum Command {
     Freeze(cmd::freeze::Args),
     Goldens(cmd::goldens::Args),
     Diff(cmd::diff::Args),
+    Kl(cmd::kl::Args),
     Bisect(cmd::bisect::Args),
     Generate(cmd::generate::Args),
     Metal(cmd::metal::Args),
@@ -28,6 +29,8 @@ enum Command {
     Doctor(cmd::doctor::Args),
     #[command(hide = true)]
     Worker,
+    #[command(hide = true)]
+    LogitsWorker,
 }
 
 fn main() -> std::process::ExitCode {
@@ -42,6 +45,7 @@ fn main() -> std::process::ExitCode {
         Command::Freeze(args) => cmd::freeze::run(&cli.common, args),
         Command::Goldens(args) => cmd::goldens::run(&cli.common, args),
         Command::Diff(args) => cmd::diff::run(&cli.common, args),
+        Command::Kl(args) => cmd::kl::run(&cli.common, args),
         Command::Bisect(args) => cmd::bisect::run(&cli.common, args),
         Command::Generate(args) => cmd::generate::run(&cli.common, args),
         Command::Metal(args) => cmd::metal::run(&cli.common, args),
@@ -49,6 +53,7 @@ fn main() -> std::process::ExitCode {
         Command::Store(args) => cmd::store::run(&cli.common, args),
         Command::Doctor(args) => cmd::doctor::run(&cli.common, args),
         Command::Worker => cmd::worker::run(),
+        Command::LogitsWorker => cmd::worker::run_logits(),
     };
     cmd::exit(result).into()
 }

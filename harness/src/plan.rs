@@ -6,14 +6,14 @@ use std::{
 };
 
 use crate::{
-    case::{Case, Kind},
+    case::{Case, Kind, OWN},
     check,
     fingerprint::Fingerprint,
     golden::{Golden, GoldenError, Store},
     metal::{self, Files, MetalCase},
     model::{ModelEntry, NotReady, Registry},
     ops::{Bound, Call, Tolerances},
-    oracle::{Folders, FreezeError, Launch, Oracle, OracleError, freeze},
+    oracle::{Folders, FreezeError, Launch, Oracle, OracleError, freeze, freeze_own},
     root::Root,
     row::{NotRunKind, Outcome, Row, Tier},
     weights::ModelDigests,
@@ -27,6 +27,8 @@ pub struct PlanOptions {
     pub live: bool,
     /// A deliberate fault for every job.
     pub fault: Option<String>,
+    /// The binary that has the `worker` command; this one where it is not given.
+    pub program: Option<PathBuf>,
 }
 
 /// A case on its way to a worker, or the rows that say why it cannot be run.
@@ -138,11 +140,7 @@ impl<'a> Planner<'a> {
     fn plan_op(&mut self, case: Case) -> Planned {
         let (subject, dtype, calls) = match &case.kind {
             Kind::Op(op) => (op.op.clone(), op.dtype.name().to_owned(), op.calls()),
-            Kind::Replay(_)
-            | Kind::Denoise(_)
-            | Kind::Deviation(_)
-            | Kind::Meta(_)
-            | Kind::Metal(_) => Default::default(),
+            _ => Default::default(),
         };
         let bounds = self.bounds(&calls);
         let mut job = self.job(case, subject, dtype, None);
@@ -217,12 +215,16 @@ impl<'a> Planner<'a> {
         digests: &ModelDigests,
     ) -> Result<PathBuf, (NotRunKind, String)> {
         let dir = self.live.path_of(&case.id);
+        if case.oracle() == OWN {
+            return self.freeze_own(case, model, digests, dir);
+        }
         let (model_dir, here) = (model.dir(self.root), self.here.clone());
         let oracle = self.oracle(case.oracle()).map_err(|m| (NotRunKind::OracleUnavailable, m))?;
         let folders = Folders { model: &model_dir, draft };
         match freeze(oracle, case, folders, digests, &here, &dir) {
             Ok(_) => Ok(dir),
             Err(FreezeError::Golden(error)) => Err((NotRunKind::GoldenUnfit, error.to_string())),
+            Err(FreezeError::Own(message)) => Err((NotRunKind::OracleUnavailable, message)),
             Err(FreezeError::Oracle(error)) => {
                 if !matches!(error, OracleError::Refused { .. }) {
                     // A dead oracle answers nothing more; the next case starts a new one.
@@ -231,6 +233,24 @@ impl<'a> Planner<'a> {
                 Err((NotRunKind::OracleUnavailable, error.to_string()))
             }
         }
+    }
+
+    fn freeze_own(
+        &self,
+        case: &Case,
+        model: &ModelEntry,
+        digests: &ModelDigests,
+        dir: PathBuf,
+    ) -> Result<PathBuf, (NotRunKind, String)> {
+        let unavailable = |message| (NotRunKind::OracleUnavailable, message);
+        let program = self.options.program.clone().map_or_else(std::env::current_exe, Ok);
+        let program = program.map_err(|error| unavailable(error.to_string()))?;
+        freeze_own(&program, case, &model.dir(self.root), digests, self.here, &dir)
+            .map(|_| dir)
+            .map_err(|error| match error {
+                FreezeError::Golden(error) => (NotRunKind::GoldenUnfit, error.to_string()),
+                error => unavailable(error.to_string()),
+            })
     }
 
     fn oracle(&mut self, name: &str) -> Result<&mut Oracle, String> {

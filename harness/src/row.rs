@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::compare::{BitReport, ToleranceReport};
+use crate::{
+    compare::{BitReport, ToleranceReport},
+    envelope::EnvelopeReport,
+};
 
 /// Version of the row format; a reader refuses any other.
 pub const ROW_SCHEMA: u32 = 1;
@@ -159,6 +162,9 @@ pub struct Row {
     /// The values against a float64 reference and their bound, for ops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<ToleranceReport>,
+    /// The distance from a frozen trajectory and its bounds, for envelopes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envelope: Option<EnvelopeReport>,
     /// The known wrong convention that the answer follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convention: Option<String>,

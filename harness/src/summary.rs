@@ -84,7 +84,11 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
 fn worst<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<String> {
     let row = rows.max_by_key(|row| gravity(row))?;
     Some(match &row.outcome {
-        Outcome::Held => row.tolerance.as_ref().map_or("bit-exact".to_owned(), within),
+        Outcome::Held => match (&row.envelope, &row.tolerance) {
+            (Some(report), _) => report.to_string(),
+            (None, Some(report)) => within(report),
+            (None, None) => "bit-exact".to_owned(),
+        },
         Outcome::ExpectedFailure { upstream, fault, .. } => {
             format!("{}  (expected: {fault}, {upstream})", deviation(row))
         }
@@ -110,7 +114,9 @@ fn gravity(row: &Row) -> (u8, u64) {
         _ => u64::MAX,
     });
     let bits = row.report.as_ref().and_then(|report| report.max_ulp);
-    let ulp = units.or(bits).unwrap_or(0);
+    // Nats have no ulp; all that counts here is which of several is the largest.
+    let nats = row.envelope.as_ref().map(|report| (report.kl.mean * 1e12) as u64);
+    let ulp = units.or(bits).or(nats).unwrap_or(0);
     match row.outcome {
         Outcome::Held => (0, ulp),
         Outcome::NotRun { .. } => (1, 0),
@@ -123,6 +129,9 @@ fn gravity(row: &Row) -> (u8, u64) {
 }
 
 fn deviation(row: &Row) -> String {
+    if let Some(report) = &row.envelope {
+        return report.to_string();
+    }
     if let Some(report) = row.tolerance.as_ref().filter(|report| !report.held) {
         return match report.apart {
             0 => format!("{:.1} of {} ulp", report.minimum, report.tolerance),

@@ -208,6 +208,7 @@ mod tests {
             outcome,
             report: None,
             tolerance: None,
+            envelope: None,
             convention: None,
             composition: None,
             notes: Vec::new(),

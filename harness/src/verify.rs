@@ -249,7 +249,11 @@ fn plan(
     selected: Vec<Case>,
     done: &[Row],
 ) -> (Vec<Job>, Vec<Row>) {
-    let plan = PlanOptions { live: options.live, fault: options.fault.clone() };
+    let plan = PlanOptions {
+        live: options.live,
+        fault: options.fault.clone(),
+        program: Some(options.program.clone()),
+    };
     let mut planner = Planner::new(root, registry, here, plan);
     let (mut jobs, mut not_run) = (Vec::new(), Vec::new());
     for case in selected {

@@ -23,7 +23,7 @@ fn op_cases() -> Vec<(Case, OpCase)> {
     cases
         .filter_map(|case| match &case.kind {
             Kind::Op(op) => Some((case.clone(), op.clone())),
-            Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) | Kind::Meta(_) => None,
+            _ => None,
         })
         .collect()
 }

@@ -52,8 +52,8 @@ impl Suite {
         let planned = {
             // Planning may ask an oracle, one at a time.
             let _one = self.planning.lock().unwrap_or_else(PoisonError::into_inner);
-            Planner::new(&self.root, &self.registry, &here, PlanOptions::default())
-                .plan(case.clone())
+            let options = PlanOptions { program: Some(PROGRAM.into()), ..PlanOptions::default() };
+            Planner::new(&self.root, &self.registry, &here, options).plan(case.clone())
         };
         let rows = match planned {
             Planned::NotRun(rows) => rows,
@@ -109,7 +109,11 @@ fn trials() -> Result<Vec<Trial>, Box<dyn std::error::Error>> {
 fn trial(suite: &Arc<Suite>, case: Case) -> Trial {
     let model = case.model().and_then(|model| suite.registry.get(model));
     let provisioned = model.is_none_or(|model| model.provisioned(&suite.root));
-    let large = matches!(&case.kind, Kind::Op(op) if op.large);
+    let large = match &case.kind {
+        Kind::Op(op) => op.large,
+        Kind::Trajectory(trajectory) => trajectory.large,
+        _ => false,
+    };
     let not_frozen = case.not_frozen().is_some();
     let name = case.id.replace('/', "::");
     let suite = Arc::clone(suite);

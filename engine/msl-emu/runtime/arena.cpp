@@ -57,8 +57,8 @@ Region& map_region(const char* name, std::size_t size, Kind kind, unsigned eleme
   if (mprotect(reinterpret_cast<void*>(low), held + 2 * margin, PROT_READ | PROT_WRITE) != 0) refuse("mapping a buffer");
   const std::uintptr_t base = (low + margin + held - size) & ~(alignment - 1);
 #if defined(EMU_ADDRESS)
-  ASAN_POISON_MEMORY_REGION(reinterpret_cast<void*>(low), base - low);
-  ASAN_POISON_MEMORY_REGION(reinterpret_cast<void*>(base + size), low + held + 2 * margin - base - size);
+  __asan_poison_memory_region(reinterpret_cast<void*>(low), base - low);
+  __asan_poison_memory_region(reinterpret_cast<void*>(base + size), low + held + 2 * margin - base - size);
 #endif
   region = {name, base, size, kind, false, element, 0, nullptr};
   ++region_count;

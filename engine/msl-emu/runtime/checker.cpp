@@ -368,6 +368,19 @@ EMU_ATOMICS(32)
 EMU_ATOMICS(64)
 void __tsan_read_range(void* p, unsigned long size) { if (size) emu::access<false>(EMU_AT(p), size, false, EMU_PC); }
 void __tsan_write_range(void* p, unsigned long size) { if (size) emu::access<true>(EMU_AT(p), size, false, EMU_PC); }
+// clang calls these for what the language copies and fills.
+void* __tsan_memcpy(void* to, const void* from, unsigned long size) {
+  if (size) emu::access<false>(EMU_AT(from), size, false, EMU_PC), emu::access<true>(EMU_AT(to), size, false, EMU_PC);
+  return std::memcpy(to, from, size);
+}
+void* __tsan_memmove(void* to, const void* from, unsigned long size) {
+  if (size) emu::access<false>(EMU_AT(from), size, false, EMU_PC), emu::access<true>(EMU_AT(to), size, false, EMU_PC);
+  return std::memmove(to, from, size);
+}
+void* __tsan_memset(void* to, int value, unsigned long size) {
+  if (size) emu::access<true>(EMU_AT(to), size, false, EMU_PC);
+  return std::memset(to, value, size);
+}
 void __tsan_vptr_update(void*, void*) {}
 void __tsan_vptr_read(void*) {}
 void __tsan_func_entry(void*) {}

@@ -99,7 +99,7 @@ void open_guard(unsigned limit) {
 /// AddressSanitizer calls this before it ends the process.
 extern "C" void __asan_on_error() {
   const auto address = reinterpret_cast<std::uintptr_t>(__asan_get_report_address());
-  const auto pc = reinterpret_cast<std::uintptr_t>(__asan_get_report_pc());
+  const auto pc = reinterpret_cast<std::uintptr_t>(__asan_get_report_pc()) - 1; // it returns to the next instruction
   emu::Text text;
   text << (__asan_get_report_access_type() ? "write" : "read") << " of " << std::uint64_t{__asan_get_report_access_size()} << " bytes";
   const emu::Region* region = emu::region_near(address);

@@ -33,6 +33,21 @@ struct MismatchData {
   std::uint8_t log_alignment, kind;
 };
 
+struct FloatCastData {
+  SourceLocation at;
+  const Type *from, *to;
+};
+/// Where the compiler knows no location it leaves that field out.
+struct PlainFloatCastData {
+  const Type *from, *to;
+};
+
+/// Whether the data begins with a type and not with a file name: kinds are 0, 1 and 0xffff, no letters.
+bool is_plain(const void* data) {
+  const auto* first = *static_cast<const unsigned char* const*>(data);
+  return first[0] + first[1] < 2 || first[0] == 0xff || first[1] == 0xff;
+}
+
 void undefined(const char* kind, const Text& text, const SourceLocation& at, std::uintptr_t pc) {
   write_fault({kind, "undefined", text.c_str(), {at.file, at.line, pc, running_thread()}, {}});
 }
@@ -85,6 +100,15 @@ void __ubsan_handle_shift_out_of_bounds(emu::ShiftData* data, std::uintptr_t a, 
   emu::put_value(text, *data->left, a) << " shifted by ";
   emu::put_value(text, *data->right, b) << " in " << data->left->name;
   emu::undefined("arithmetic", text, data->at, EMU_PC);
+}
+
+void __ubsan_handle_float_cast_overflow(void* data, std::uintptr_t) {
+  const bool plain = emu::is_plain(data);
+  const auto* known = static_cast<emu::FloatCastData*>(data);
+  const auto* bare = static_cast<emu::PlainFloatCastData*>(data);
+  emu::Text text;
+  text << "a value of " << (plain ? bare->from : known->from)->name << " does not fit " << (plain ? bare->to : known->to)->name;
+  emu::undefined("arithmetic", text, plain ? emu::SourceLocation{} : known->at, EMU_PC);
 }
 
 void __ubsan_handle_out_of_bounds(emu::BoundsData* data, std::uintptr_t index) {

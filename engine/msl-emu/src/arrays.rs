@@ -75,7 +75,7 @@ fn gather(input: &Input<'_>, size: usize) -> Vec<u8> {
 }
 
 /// An output full of its initial value, rounded to its dtype as MLX converts a float.
-pub(crate) fn filled(dtype: Dtype, shape: &[usize], value: f32) -> Result<HostTensor, EmuError> {
+pub(crate) fn filled(name: &str, dtype: Dtype, shape: &[usize], value: f32) -> Result<HostTensor, EmuError> {
     let value = match dtype {
         Dtype::Bool => f64::from(u8::from(value != 0.0)),
         _ if dtype.is_float() => f64::from(value),
@@ -83,5 +83,5 @@ pub(crate) fn filled(dtype: Dtype, shape: &[usize], value: f32) -> Result<HostTe
     };
     let count = shape.iter().product();
     let made = HostTensor::from_f64_as(dtype, shape.to_vec(), &vec![value; count]);
-    made.map_err(|source| EmuError::Output { name: format!("initial value {value}"), source })
+    made.map_err(|source| EmuError::Output { name: name.to_owned(), source })
 }

@@ -95,7 +95,8 @@ fn runtime(compiler: &Compiler, options: &Options) -> Result<PathBuf, EmuError> 
         let messages = scratch.path().join("messages");
         match child::run(&mut command, &messages, options.compile_limit)? {
             Some(status) if status.success() => {}
-            _ => return Err(EmuError::Internal(format!("runtime/{name} does not compile: {}", child::messages(&messages)))),
+            None => return Err(EmuError::CompileTimeout { kernel: format!("runtime/{name}"), limit: options.compile_limit }),
+            Some(_) => return Err(EmuError::Internal(format!("runtime/{name} does not compile: {}", child::messages(&messages)))),
         }
     }
     publish(scratch, &folder)?;

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use mlx_parity_tensor::HostTensor;
+use mlx_parity_tensor::Dtype;
 
 use crate::kernel::Output;
 use crate::wrapper::ATTRIBUTES;
-use crate::{EmuError, Input, Kernel, Launch};
+use crate::{EmuError, Input, Kernel, Launch, Options, TemplateArg};
 
+/// Orders that one run may try, as `runtime/main.cpp` has it.
+const MAX_SEEDS: usize = 64;
+/// Bytes of one buffer, at most, as `runtime/arena.h` has it.
+const MAX_BYTES: usize = (1 << 30) - (1 << 20);
 /// Threads of a group, at most, on Apple's GPUs.
 const MAX_GROUP: u64 = 1024;
 
@@ -17,13 +21,32 @@ pub(crate) fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), EmuError
     count(kernel, "outputs", kernel.outputs.len(), launch.outputs.len())?;
     for (name, input) in kernel.inputs.iter().zip(&launch.inputs) {
         view(name, input)?;
+        size("input", name, input.storage.dtype(), input.storage.len())?;
     }
     for (name, output) in kernel.outputs.iter().zip(&launch.outputs) {
         let Output { dtype, shape } = output;
-        let possible = HostTensor::zeros(*dtype, shape.clone());
-        possible.map_err(|source| EmuError::Output { name: name.clone(), source })?;
+        let len = shape.iter().try_fold(1_usize, |len, &extent| len.checked_mul(extent)).unwrap_or(usize::MAX);
+        size("output", name, *dtype, len)?;
+    }
+    for (name, value) in &launch.template {
+        negative(name, *value)?;
     }
     extents(kernel, launch)
+}
+
+pub(crate) fn check_seeds(options: &Options) -> Result<(), EmuError> {
+    if (1..=MAX_SEEDS).contains(&options.seeds.len()) {
+        return Ok(());
+    }
+    Err(EmuError::Seeds { found: options.seeds.len(), limit: MAX_SEEDS })
+}
+
+fn size(what: &'static str, name: &str, dtype: Dtype, len: usize) -> Result<(), EmuError> {
+    let bytes = len.saturating_mul(dtype.size());
+    if bytes <= MAX_BYTES {
+        return Ok(());
+    }
+    Err(EmuError::TooLarge { what, name: name.to_owned(), bytes, limit: MAX_BYTES })
 }
 
 fn names(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), EmuError> {
@@ -50,6 +73,14 @@ fn names(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), EmuError> {
 pub(crate) fn is_identifier(name: &str) -> bool {
     let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
     begins && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// MLX writes the arguments into the function's name, where a sign cannot stand.
+fn negative(name: &str, value: TemplateArg) -> Result<(), EmuError> {
+    match value {
+        TemplateArg::Int(value) if value < 0 => Err(EmuError::Negative { name: name.to_owned(), value }),
+        _ => Ok(()),
+    }
 }
 
 fn count(kernel: &Kernel, what: &'static str, wanted: usize, found: usize) -> Result<(), EmuError> {

@@ -62,7 +62,7 @@ pub enum EmuError {
         dtype: Dtype,
     },
     /// An empty grid or group.
-    #[error("kernel `{kernel}`: {what} {found:?} has a zero or overflows")]
+    #[error("kernel `{kernel}`: {what} {found:?} has a zero")]
     Extent {
         /// The kernel.
         kernel: String,
@@ -81,7 +81,35 @@ pub enum EmuError {
         /// Threads allowed.
         limit: u64,
     },
-    /// The output's shape is impossible.
+    /// An array beyond what the emulator maps.
+    #[error("{what} `{name}` has {bytes} bytes, at most {limit}")]
+    TooLarge {
+        /// `input` or `output`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// Bytes it has.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// A negative template argument, which MLX writes into the function's name.
+    #[error("template argument `{name}` is {value}: MLX makes it part of the function's name, which is then no identifier")]
+    Negative {
+        /// The argument.
+        name: String,
+        /// Its value.
+        value: i32,
+    },
+    /// No order to run, or too many.
+    #[error("{found} seeds, wanted 1 to {limit}")]
+    Seeds {
+        /// Seeds given.
+        found: usize,
+        /// Seeds allowed.
+        limit: usize,
+    },
+    /// The initial value does not exist in the output's dtype.
     #[error("output `{name}`")]
     Output {
         /// The output.

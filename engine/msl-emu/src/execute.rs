@@ -112,7 +112,7 @@ fn write_launch(
             let initialised = u8::from(launch.init_value.is_some());
             let _ = writeln!(text, "output {} {bytes} {} {initialised}", buffer.name, output.dtype.size());
             if let Some(value) = launch.init_value {
-                let filled = filled(output.dtype, &output.shape, value)?;
+                let filled = filled(&buffer.name, output.dtype, &output.shape, value)?;
                 fs::write(&path, filled.bytes()).map_err(io_error("writing", &path))?;
             }
             continue;

@@ -11,9 +11,11 @@ use crate::Fault;
 pub struct Outcome {
     /// Outputs under the first seed; empty when a fault ended the run before.
     pub outputs: Vec<HostTensor>,
+    /// Outputs under every seed that ran to its end, with the seed.
+    pub orders: Vec<(u64, Vec<HostTensor>)>,
     /// Faults, in the order they were seen.
     pub faults: Vec<Fault>,
-    /// For a kernel with atomics: largest difference between two seeds, by output; empty where only one seed ran.
+    /// Largest difference between the first seed and another, by output; empty where only one seed ran.
     pub spread: Vec<f64>,
     /// Time in the emulated kernel, all seeds.
     pub elapsed: Duration,

@@ -3,12 +3,12 @@
 use mlx_parity_tensor::HostTensor;
 
 use crate::build::{Built, build, place_of};
-use crate::check::check;
+use crate::check::{check, check_seeds};
 use crate::execute::{Ran, RawFault, RawPlace, execute};
 use crate::symbols::Symbols;
 use crate::unit::Unit;
 use crate::wrapper::Wrapper;
-use crate::{EmuError, Fault, FaultKind, Kernel, Launch, Options, Outcome, Place};
+use crate::{EmuError, Fault, FaultKind, Kernel, Launch, Options, Outcome, Place, Source};
 
 /// Compiles `kernel` and runs `launch` as `options` say.
 ///
@@ -18,15 +18,23 @@ use crate::{EmuError, Fault, FaultKind, Kernel, Launch, Options, Outcome, Place}
 /// [`EmuError`]: bad names, shapes or sizes, source that does not compile, no compiler, files that cannot be used.
 pub fn run(kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Outcome, EmuError> {
     check(kernel, launch)?;
+    check_seeds(options)?;
     let wrapper = Wrapper::new(kernel, launch)?;
     let unit = Unit::new(kernel, &wrapper, &options.include)?;
     let built = build(kernel, &unit, &[], options)?;
     let ran = execute(&built, &wrapper, kernel, launch, options)?;
     let faults = faults(kernel, &unit, &built, &ran)?;
-    let mut outcome = Outcome { outputs: Vec::new(), faults, spread: Vec::new(), elapsed: ran.elapsed, cached: built.cached };
+    let mut outcome = Outcome {
+        outputs: ran.outputs.first().cloned().unwrap_or_default(),
+        orders: Vec::new(),
+        faults,
+        spread: Vec::new(),
+        elapsed: ran.elapsed,
+        cached: built.cached,
+    };
     compare_orders(kernel, options, &ran, &mut outcome);
     uninitialised_locals(kernel, launch, options, (&wrapper, &unit, &built), &ran, &mut outcome)?;
-    outcome.outputs = ran.outputs.into_iter().next().unwrap_or_default();
+    outcome.orders = options.seeds.iter().copied().zip(ran.outputs).collect();
     Ok(outcome)
 }
 
@@ -43,7 +51,7 @@ fn faults(kernel: &Kernel, unit: &Unit, built: &Built, ran: &Ran) -> Result<Vec<
     if ran.faults.is_empty() && ran.crash.is_none() && !ran.timed_out {
         return Ok(Vec::new());
     }
-    let symbols = Symbols::open(&built.executable, &unit.files)?;
+    let symbols = Symbols::open(&built.executable, &unit.files, &kernel.body)?;
     let mut faults: Vec<Fault> = ran.faults.iter().map(|raw| resolved(kernel, &symbols, raw)).collect();
     if let Some(message) = &ran.crash {
         faults.push(plain(kernel, FaultKind::Crash, message.clone(), "signal"));
@@ -87,9 +95,10 @@ fn resolved(kernel: &Kernel, symbols: &Symbols<'_>, raw: &RawFault) -> Fault {
     }
 }
 
-/// Whether the kernel's results may depend on the order of its threads by design.
-fn uses_atomics(kernel: &Kernel) -> bool {
-    kernel.atomic_outputs || [&kernel.header, &kernel.body].iter().any(|source| source.text.contains("atomic_"))
+/// Whether an output may depend on the order of the threads by design: a float that atomics add to.
+fn may_spread(kernel: &Kernel, output: &HostTensor) -> bool {
+    let atomic = |source: &&Source| source.text.contains("atomic_");
+    output.dtype().is_float() && (kernel.atomic_outputs || [&kernel.header, &kernel.body].iter().any(atomic))
 }
 
 fn compare_orders(kernel: &Kernel, options: &Options, ran: &Ran, outcome: &mut Outcome) {
@@ -103,7 +112,7 @@ fn compare_orders(kernel: &Kernel, options: &Options, ran: &Ran, outcome: &mut O
             let Some(difference) = difference(a, b) else { continue };
             outcome.spread[i] = outcome.spread[i].max(difference.largest);
             let known = outcome.faults.iter().any(|fault| fault.kind == FaultKind::OrderDependence);
-            if uses_atomics(kernel) || known {
+            if may_spread(kernel, a) || known {
                 continue;
             }
             let (here, there) = (options.seeds[0], options.seeds[k + 1]);

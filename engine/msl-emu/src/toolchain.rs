@@ -68,6 +68,7 @@ impl Compiler {
             "-Wno-unknown-pragmas",
             "-Wno-unused",
             "-ftrivial-auto-var-init=pattern",
+            "-fno-finite-loops", // an endless one is the kernel's fault, not the compiler's to drop
         ];
         // A literal without a suffix is a float in Metal.
         if self.is_clang() {
@@ -82,7 +83,7 @@ impl Compiler {
         };
         if let Some(sanitizer) = sanitizer {
             flags.push(sanitizer);
-            flags.push("-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero,bounds,alignment,null");
+            flags.push("-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero,bounds,alignment,null,float-cast-overflow");
         }
         if mode == Mode::Fibers && !self.is_clang() {
             flags.extend(["--param", "tsan-instrument-func-entry-exit=0"]);

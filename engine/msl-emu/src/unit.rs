@@ -10,6 +10,8 @@ use crate::rewrite::rewrite;
 use crate::wrapper::{ATTRIBUTES, Buffer, Wrapper};
 use crate::{EmuError, Kernel, Source};
 
+/// Name of the generated signature in `#line`.
+pub(crate) const SIGNATURE: &str = "emu-signature";
 /// MLX's own preamble, relative to an include folder.
 const MLX_UTILS: &str = "mlx/backend/metal/kernels/utils.h";
 
@@ -30,10 +32,10 @@ impl Unit {
         unit.text.push_str("#include \"emu/runtime.h\"\n#include <metal_stdlib>\nusing namespace metal;\n");
         unit.preamble(include, &mut next_variable)?;
         unit.source(&kernel.header, include, &mut next_variable)?;
-        let signature = rewrite(&wrapper.signature, "signature", 1, &mut next_variable)?;
-        let _ = write!(unit.text, "#line 1 \"signature\"\n{signature}");
+        let signature = rewrite(&wrapper.signature, SIGNATURE, 1, &mut next_variable)?;
+        let _ = write!(unit.text, "#line 1 \"{SIGNATURE}\"\n{signature}");
         unit.source(&kernel.body, include, &mut next_variable)?;
-        let _ = write!(unit.text, "#line 1 \"entry\"\n}}\n{}", entry(wrapper));
+        let _ = write!(unit.text, "#line 1 \"emu-entry\"\n}}\n{}", entry(wrapper));
         Ok(unit)
     }
 

@@ -44,7 +44,8 @@ impl Sheet {
             ms(cold.fused),
             ms(warm.fused)
         ));
-        let off = |bytes: f64, slack: f64| ((bytes - memory.formula).abs() - slack) / memory.formula;
+        let off =
+            |bytes: f64, slack: f64| ((bytes - memory.formula).abs() - slack) / memory.formula;
         let slack = PAGE * memory.count as f64;
         self.worst = self.worst.max(off(memory.arrays, 0.0)).max(off(memory.held, slack));
         let mb = |bytes: f64| format!("{:.3}", bytes / 1e6);

@@ -12,7 +12,7 @@ use super::{
     Replay,
     denoise_file::{self, WireDenoise},
     deviation::{self, WireDeviation},
-    matrix_file, meta_file, metal_file, op_file, toml_dir,
+    matrix_file, meta_file, metal_file, op_file, toml_dir, trajectory_file,
 };
 use crate::{meta::Matrix, row::Tier, synthetic::Lane};
 
@@ -73,6 +73,9 @@ pub fn load_all(cases: &Path) -> Result<Vec<Case>, CaseError> {
         all.extend(&path, replays(&path, Tier::L2, denoise_file::ORACLE, wire.case)?)?;
         all.extend(&path, denoise_file::cases(&path, wire.denoise)?)?;
     }
+    for path in toml_dir::files(&cases.join(Tier::L3.name()))? {
+        all.extend(&path, trajectory_file::load(&path)?)?;
+    }
     for path in toml_dir::files(&cases.join(Tier::Meta.name()))? {
         if !path.ends_with(matrix_file::FILE) {
             all.extend(&path, meta_file::load(&path)?)?;
@@ -123,7 +126,7 @@ impl Unique {
     }
 }
 
-fn invalid(path: &Path, name: &str, message: impl Into<String>) -> CaseError {
+pub(super) fn invalid(path: &Path, name: &str, message: impl Into<String>) -> CaseError {
     CaseError::Invalid { path: PathBuf::from(path), name: name.to_owned(), message: message.into() }
 }
 

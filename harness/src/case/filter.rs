@@ -43,6 +43,7 @@ impl Filter {
             Kind::Op(op) => (op.quick || !self.quick) && (self.large || !op.large),
             Kind::Meta(meta) => meta.quick || !self.quick,
             Kind::Metal(metal) => metal.quick || !self.quick,
+            Kind::Trajectory(trajectory) => self.large || !trajectory.large,
             Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) => true,
         }
     }

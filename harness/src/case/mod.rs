@@ -1,7 +1,7 @@
 //! Cases are data: TOML files under `goldens/cases/<tier>/`, read strictly.
 //!
 //! A file holds `[[case]]` tables, and `[[deviation]]` tables in tier L1 and
-//! `[[denoise]]` tables in tier L2. The full id of a case is `<tier>/<file stem>/<name>`; the folder
+//! `[[denoise]]` tables in tier L2; in tier L3 `[[prompt]]` and `[[trajectory]]` tables. The full id of a case is `<tier>/<file stem>/<name>`; the folder
 //! names the tier, so that a case can be found from its id alone.
 
 mod composition;
@@ -15,6 +15,8 @@ mod meta_file;
 mod metal_file;
 mod op_file;
 mod toml_dir;
+mod trajectory;
+mod trajectory_file;
 
 use std::path::{Path, PathBuf};
 
@@ -26,13 +28,17 @@ pub use self::{
     denoise::{Denoise, DenoiseSettings, SamplerName},
     deviation::{Deviation, FaultName},
     file::{load_all, load_matrix},
-    metal_file::load as load_metal,
     filter::{Filter, parse_shard},
+    metal_file::load as load_metal,
+    trajectory::{Bounds, Envelope, NamedPrompt, Trajectory},
 };
 use crate::{meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier};
 
 /// mlx-lm's default prefill chunk, in tokens.
 pub const DEFAULT_PREFILL_STEP: usize = 2048;
+
+/// The oracle that is the engine itself: its own frozen answers, and the same answer along another path.
+pub const OWN: &str = "self";
 
 /// What the model is prompted with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,6 +124,8 @@ pub enum Kind {
     Denoise(Denoise),
     /// Stands beside a wrong answer of the reference and beside the right one.
     Deviation(Deviation),
+    /// Holds a model to its own frozen trajectory.
+    Trajectory(Trajectory),
     /// Calls an op and compares with the float64 reference.
     Op(OpCase),
     /// Asks a model the same thing in several ways.
@@ -178,6 +186,7 @@ impl Case {
             Kind::Deviation(deviation) => {
                 serde_json::json!({ "id": self.id, "deviation": deviation })
             }
+            Kind::Trajectory(trajectory) => trajectory.identity(&self.id),
             Kind::Op(op) => serde_json::json!({ "id": self.id, "op": op }),
             Kind::Meta(meta) => serde_json::json!({ "id": self.id, "meta": meta }),
             Kind::Metal(metal) => serde_json::json!({ "id": self.id, "metal": metal }),
@@ -192,7 +201,7 @@ impl Case {
             Kind::Denoise(denoise) => &denoise.oracle,
             Kind::Deviation(_) => "mlx-lm",
             Kind::Op(_) => "ref64",
-            Kind::Meta(_) => "self",
+            Kind::Trajectory(_) | Kind::Meta(_) => OWN,
             Kind::Metal(metal) => metal.oracle_name(),
         }
     }
@@ -203,10 +212,16 @@ impl Case {
             Kind::Replay(replay) => Some(replay),
             Kind::Denoise(_)
             | Kind::Deviation(_)
+            | Kind::Trajectory(_)
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_) => None,
         }
+    }
+
+    /// The trajectory, where this case is one.
+    pub fn trajectory(&self) -> Option<&Trajectory> {
+        if let Kind::Trajectory(trajectory) = &self.kind { Some(trajectory) } else { None }
     }
 
     /// The composition that it asks for, where it names one.
@@ -216,7 +231,7 @@ impl Case {
 
     /// Whether a golden answers this case.
     pub fn has_golden(&self) -> bool {
-        matches!(self.kind, Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_))
+        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_))
     }
 
     /// Whether its golden says that the model itself is right, in no composition but its own.
@@ -224,7 +239,11 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => replay.composition.is_none(),
             Kind::Denoise(_) => true,
-            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => false,
+            Kind::Deviation(_)
+            | Kind::Trajectory(_)
+            | Kind::Op(_)
+            | Kind::Meta(_)
+            | Kind::Metal(_) => false,
         }
     }
 
@@ -233,7 +252,11 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => replay.not_frozen.as_deref(),
             Kind::Denoise(denoise) => denoise.not_frozen.as_deref(),
-            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => None,
+            Kind::Deviation(_)
+            | Kind::Trajectory(_)
+            | Kind::Op(_)
+            | Kind::Meta(_)
+            | Kind::Metal(_) => None,
         }
     }
 
@@ -242,6 +265,7 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => replay.degenerate_because.as_deref(),
             Kind::Denoise(denoise) => denoise.degenerate_because.as_deref(),
+            Kind::Trajectory(trajectory) => trajectory.degenerate_because.as_deref(),
             Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => None,
         }
     }
@@ -252,6 +276,7 @@ impl Case {
             Kind::Replay(replay) => Some(&replay.model),
             Kind::Denoise(denoise) => Some(&denoise.model),
             Kind::Deviation(deviation) => Some(&deviation.model),
+            Kind::Trajectory(trajectory) => Some(&trajectory.model),
             Kind::Op(_) | Kind::Metal(_) => None,
             Kind::Meta(meta) => Some(&meta.model),
         }
@@ -263,6 +288,7 @@ impl Case {
             Kind::Deviation(deviation) => deviation.draft.as_deref(),
             Kind::Replay(_)
             | Kind::Denoise(_)
+            | Kind::Trajectory(_)
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_) => None,
@@ -275,6 +301,7 @@ impl Case {
             Kind::Replay(replay) => replay.checks(),
             Kind::Denoise(denoise) => denoise.checks(),
             Kind::Deviation(_) => deviation::CHECKS.map(str::to_owned).to_vec(),
+            Kind::Trajectory(trajectory) => trajectory.checks(),
             Kind::Op(op) => op.calls().iter().map(crate::ops::Call::name).collect(),
             Kind::Meta(meta) => meta.checks(),
             Kind::Metal(metal) => metal.trials().iter().map(crate::metal::Trial::name).collect(),

@@ -9,10 +9,22 @@ use crate::case::{self, Kv, Packing, Replay};
 /// # Errors
 /// What the engine says to a composition that the model cannot carry.
 pub(super) fn decoder<'m>(model: &'m Model, replay: &Replay) -> Result<Decoder<'m>, EngineError> {
-    let Some(asked) = &replay.composition else {
-        return Ok(Decoder::new(model, replay.prefill_step));
-    };
-    Decoder::with(model, replay.prefill_step, &composition(model, asked))
+    with(model, replay.prefill_step, replay.composition.as_ref())
+}
+
+/// A decoder under a composition, or as mlx-lm has it.
+///
+/// # Errors
+/// As [`decoder`].
+pub(super) fn with<'m>(
+    model: &'m Model,
+    prefill_step: usize,
+    asked: Option<&case::Composition>,
+) -> Result<Decoder<'m>, EngineError> {
+    match asked {
+        None => Ok(Decoder::new(model, prefill_step)),
+        Some(asked) => Decoder::with(model, prefill_step, &composition(model, asked)),
+    }
 }
 
 fn composition(model: &Model, asked: &case::Composition) -> Composition {

@@ -13,6 +13,8 @@ pub mod meta;
 pub mod metal;
 #[cfg(feature = "engine")]
 pub mod ops;
+#[cfg(feature = "engine")]
+pub mod trajectory;
 
 use crate::{
     row::{FAULT, Outcome, ROW_SCHEMA, Row},
@@ -34,6 +36,7 @@ pub fn row(job: &Job, id: String, outcome: Outcome) -> Row {
         outcome,
         report: None,
         tolerance: None,
+        envelope: None,
         convention: None,
         composition: job.case.composition().map(ToString::to_string),
         notes,

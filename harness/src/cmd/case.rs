@@ -46,7 +46,7 @@ pub fn run(common: &Common, args: &Args) -> Result {
     let here = worker::probe(&program).map_err(|error| Failure::new(ExitCode::Crashed, error))?;
     say(format_args!("case      {}\nwhy       {}", case.id, case.why));
     say(format_args!("digest    {}", case.digest()));
-    let options = PlanOptions { live: false, fault: args.fault.clone() };
+    let options = PlanOptions { fault: args.fault.clone(), ..PlanOptions::default() };
     let job = match Planner::new(&root, &registry, &here, options).plan(case) {
         Planned::Job(job) => job,
         Planned::NotRun(rows) => {

@@ -10,12 +10,12 @@ use anyhow::Context as _;
 
 use super::{Common, Failure, Result, say};
 use crate::{
-    case::{self, Case, CaseError, Filter},
+    case::{self, Case, CaseError, Filter, OWN},
     exit::ExitCode,
     fingerprint::Fingerprint,
     golden::{GoldenError, Store, in_ci},
     model::Registry,
-    oracle::{Folders, FreezeError, Launch, Oracle, freeze},
+    oracle::{Folders, FreezeError, Launch, Oracle, freeze, freeze_own},
     root::Root,
     synthetic::{self, AskError, Lane},
     weights::ModelDigests,
@@ -163,9 +163,14 @@ fn freeze_one(
     let digests = ModelDigests::of(&dir).map_err(|error| Failure::new(ExitCode::Golden, error))?;
     let store = Store::new(&root.frozen(), here);
     let pending = store.path_of(&format!("{}.new", case.id));
-    let oracle = oracles.get(case.oracle())?;
-    let folders = Folders { model: &dir, draft: draft.as_deref() };
-    match freeze(oracle, case, folders, &digests, here, &pending) {
+    let frozen = if case.oracle() == OWN {
+        let program = std::env::current_exe().context("cannot find this binary")?;
+        freeze_own(&program, case, &dir, &digests, here, &pending)
+    } else {
+        let folders = Folders { model: &dir, draft: draft.as_deref() };
+        freeze(oracles.get(case.oracle())?, case, folders, &digests, here, &pending)
+    };
+    match frozen {
         Ok(_) => {
             say(format_args!("pending     {}  {}", case.id, root.relative(&pending)));
             Ok(ExitCode::Held)
@@ -175,6 +180,10 @@ fn freeze_one(
             Ok(ExitCode::Golden)
         }
         Err(FreezeError::Oracle(error @ crate::oracle::OracleError::Refused { .. })) => {
+            say(format_args!("refused     {}  {error}", case.id));
+            Ok(ExitCode::Oracle)
+        }
+        Err(error @ FreezeError::Own(_)) => {
             say(format_args!("refused     {}  {error}", case.id));
             Ok(ExitCode::Oracle)
         }

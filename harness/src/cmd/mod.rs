@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod freeze;
 pub mod generate;
 pub mod goldens;
+pub mod kl;
 pub mod metal;
 pub mod models;
 pub mod size;
@@ -96,6 +97,11 @@ pub fn say(line: impl std::fmt::Display) {
     {
         tracing::error!("cannot write to stdout: {error}");
     }
+}
+
+/// The command line with the program's name in place of its path.
+pub fn command_line() -> Vec<String> {
+    std::iter::once("mlx-parity".to_owned()).chain(std::env::args().skip(1)).collect()
 }
 
 /// Prints the error, if there is one, and gives the code.

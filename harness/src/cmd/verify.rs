@@ -88,7 +88,7 @@ pub fn run(common: &Common, args: &Args) -> Result {
         fault: args.fault.clone(),
         record: args.record.clone(),
         program,
-        command: command_line(),
+        command: super::command_line(),
     };
     let mut screen = Screen { format: args.format, bar: ProgressBar::hidden() };
     let done =
@@ -106,11 +106,6 @@ pub fn run(common: &Common, args: &Args) -> Result {
         eprintln!("mlx-parity: no check was selected");
     }
     Ok(done.exit)
-}
-
-/// The command line with the program's name in place of its path.
-fn command_line() -> Vec<String> {
-    std::iter::once("mlx-parity".to_owned()).chain(std::env::args().skip(1)).collect()
 }
 
 /// stdout gets data, stderr a progress bar where there is a terminal.

@@ -1,6 +1,7 @@
 //! The worker's side: one model, lanes of it, logits on stdout.
 
 use std::{
+    fmt::Write as _,
     fs,
     io::{self, BufRead as _, BufWriter, Lines, StdinLock, StdoutLock, Write as _},
     path::{Path, PathBuf},
@@ -24,7 +25,9 @@ pub fn serve() -> anyhow::Result<()> {
         replies: BufWriter::new(io::stdout().lock()),
     };
     match runtime_info() {
-        Ok(info) => pipes.say(&Reply::Hello(Fingerprint::here(&info.mlx_version, &info.backend)))?,
+        Ok(info) => {
+            pipes.say(&Reply::Hello(Fingerprint::here(&info.mlx_version, &info.backend)))?
+        }
         Err(error) => return pipes.refuse(&error.into()),
     }
     while let Some(request) = pipes.next()? {
@@ -152,7 +155,8 @@ fn bytes(model: &Path) -> io::Result<u64> {
 fn digest_of(tokenizer: &Tokenizer) -> String {
     let mut text = String::new();
     for (id, token) in tokenizer.tokens() {
-        text.push_str(&format!("{id} {token:?}\n"));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{id} {token:?}");
     }
     digest::of_bytes(text.as_bytes())
 }

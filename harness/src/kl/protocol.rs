@@ -2,7 +2,7 @@
 //! behind the line of a [`Reply::Logits`] the logits themselves, as bytes.
 
 use std::{
-    io::{self, BufRead, Read as _, Write},
+    io::{self, BufRead, Write},
     path::PathBuf,
 };
 
@@ -98,11 +98,7 @@ pub struct Inspected {
 }
 
 /// Writes a line, and behind it the bytes it announces, and flushes.
-pub(super) fn say(
-    out: &mut impl Write,
-    line: &impl Serialize,
-    payload: &[u8],
-) -> io::Result<()> {
+pub(super) fn say(out: &mut impl Write, line: &impl Serialize, payload: &[u8]) -> io::Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     out.write_all(b"\n")?;
     out.write_all(payload)?;

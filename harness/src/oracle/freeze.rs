@@ -29,6 +29,9 @@ pub enum FreezeError {
     /// The golden.
     #[error(transparent)]
     Golden(#[from] GoldenError),
+    /// The engine, where it is its own oracle.
+    #[error("the engine cannot freeze its own answer: {0}")]
+    Own(String),
 }
 
 /// The folders of the models that a case names.
@@ -72,8 +75,8 @@ pub fn freeze(
             denoised(oracle, case, denoise, folders.model, &scratch).map(Answered::from)
         }
         Kind::Deviation(deviation) => deviated(oracle, deviation, folders, &scratch),
-        Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => {
-            Err(unasked(oracle, "a case that no golden answers"))
+        Kind::Trajectory(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => {
+            Err(unasked(oracle, "a case that this oracle does not answer"))
         }
     };
     let result = answer.and_then(|answer| {
@@ -88,7 +91,7 @@ pub fn freeze(
     result
 }
 
-fn scratch_file(dir: &Path) -> Result<PathBuf, GoldenError> {
+pub(super) fn scratch_file(dir: &Path) -> Result<PathBuf, GoldenError> {
     let parent = dir.parent().unwrap_or(dir);
     let io = |source| GoldenError::Io { action: "create", path: parent.into(), source };
     fs::create_dir_all(parent).map_err(io)?;
@@ -256,7 +259,7 @@ fn describe(
     })
 }
 
-fn entry(tensor: &HostTensor) -> TensorEntry {
+pub(super) fn entry(tensor: &HostTensor) -> TensorEntry {
     TensorEntry { dtype: tensor.dtype(), shape: tensor.shape().to_vec(), digest: tensor.digest() }
 }
 

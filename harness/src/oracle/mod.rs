@@ -2,6 +2,7 @@
 
 mod client;
 mod freeze;
+mod own;
 mod protocol;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 pub use self::{
     client::{Launch, Oracle},
     freeze::{Folders, FreezeError, denoise_request, freeze, prompt_wire},
+    own::{COMPOSITION, freeze_own},
     protocol::{
         Answer, DenoiseAnswer, DenoiseRequest, DeviationAnswer, DeviationRequest, FreezeAnswer,
         FreezeRequest, Hello, InventoryAnswer, PROTOCOL, PromptWire, Request, TapRequest,

@@ -3,6 +3,7 @@
 use super::{Context, columns, thousands};
 use crate::{
     compare::{ToleranceReport, tolerance::WorstElement},
+    envelope::EnvelopeReport,
     row::{FAULT, FIRST_IN, NotRunKind, Outcome, Row, Tier},
     summary::{Counts, Group, groups},
 };
@@ -82,6 +83,9 @@ pub fn failure(row: &Row) -> String {
         )),
         Outcome::Differ | Outcome::Held | Outcome::ExpectedFailure { .. } => {}
     }
+    if let Some(report) = &row.envelope {
+        lines.extend(envelope(report));
+    }
     if let Some(report) = row.tolerance.as_ref().filter(|report| !report.held) {
         lines.extend(over(report));
     }
@@ -100,6 +104,29 @@ pub fn failure(row: &Row) -> String {
     let fault = fault.map(|name| format!(" --fault {name}")).unwrap_or_default();
     lines.push(format!("replay   mlx-parity case {}{explain}{fault}", row.id));
     lines.join("\n").replace('\n', "\n  ")
+}
+
+/// A composition outside of its envelope: the numbers, then each bound that is broken or refused.
+fn envelope(report: &EnvelopeReport) -> Vec<String> {
+    let EnvelopeReport { kl, agreement, decided, noise_margin, .. } = report;
+    let mut lines = vec![
+        report.to_string(),
+        format!(
+            "median {:.1e} · p95 {:.1e} · p99 {:.1e} · max {:.1e} at position {}",
+            kl.median,
+            kl.p95,
+            kl.p99,
+            kl.max,
+            kl.max_at.map_or("–".to_owned(), |at| at.to_string())
+        ),
+        format!(
+            "agree {}/{} · of those with a margin above {noise_margin:.1e} nats {}/{}",
+            agreement.agree, agreement.of, decided.agree, decided.of
+        ),
+    ];
+    lines.extend(report.refused.iter().map(|reason| format!("refused  {reason}")));
+    lines.extend(report.broken.iter().map(|reason| format!("broken   {reason}")));
+    lines
 }
 
 /// Values out of their bound: the worst one, how many, and the bound that would let them pass.

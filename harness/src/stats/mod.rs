@@ -24,6 +24,7 @@ pub mod score;
 pub mod summary;
 pub mod wilson;
 
+mod block;
 mod clusters;
 mod exp;
 mod kernel;

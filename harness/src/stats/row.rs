@@ -2,7 +2,8 @@
 
 use mlx_parity_tensor::TensorView;
 
-use super::kernel::{Lane, Row, Sums, distance, sums};
+use super::block::Row;
+use super::kernel::{Lane, Maxima, Sums, distance, sums};
 use super::position::{Position, TrueToken};
 use super::score::{NonFinite, ScoreOptions, Side};
 use super::top::Top;
@@ -18,10 +19,6 @@ pub(super) struct Pair<'a> {
     pub(super) options: ScoreOptions,
 }
 
-/// What a thread uses again for each position: the greatest logits of the blocks of both rows.
-#[derive(Default)]
-pub(super) struct Scratch([Vec<f64>; 2]);
-
 /// A position, and the NaNs and infinities it has, the teacher's first.
 pub(super) struct Outcome {
     pub(super) position: Position,
@@ -31,17 +28,16 @@ pub(super) struct Outcome {
 
 /// Both rows of a position with their sums.
 struct Summed<'a> {
-    rows: [Row<'a>; 2],
-    pivots: [f64; 2],
+    lanes: [Lane<'a>; 2],
     sums: Sums,
 }
 
 impl Pair<'_> {
     /// Scores position `at`.
-    pub(super) fn outcome(&self, at: usize, scratch: &mut Scratch) -> Outcome {
-        let summed = self.summed(at, scratch);
+    pub(super) fn outcome(&self, at: usize, maxima: &mut Maxima) -> Outcome {
+        let summed = self.summed(at, maxima);
         if summed.sums.is_finite() {
-            let position = self.position(at, &summed, scratch);
+            let position = self.position(at, &summed, maxima);
             return Outcome { position, nonfinite: [0, 0], located: Vec::new() };
         }
         let (mut nonfinite, mut located) = ([0, 0], Vec::new());
@@ -53,33 +49,22 @@ impl Pair<'_> {
         Outcome { position: Position::unscored(), nonfinite, located }
     }
 
-    fn summed(&self, at: usize, Scratch([maxima_t, maxima_s]): &mut Scratch) -> Summed<'_> {
-        let rows = [self.row(&self.teacher, at), self.row(&self.student, at)];
-        let mut pivots = rows.map(Row::first_maximum);
-        let [row_t, row_s] = rows;
-        let mut run = |pivots: [f64; 2]| {
-            let teacher = Lane { row: row_t, pivot: pivots[0], maxima: maxima_t };
-            let student = Lane { row: row_s, pivot: pivots[1], maxima: maxima_s };
-            let sums = sums(teacher, student);
-            (sums, [greatest(maxima_t), greatest(maxima_s)])
-        };
-        let (mut sums, greatest) = run(pivots);
-        if greatest.iter().zip(pivots).any(|(max, pivot)| max - pivot > FAR) {
-            pivots = greatest;
-            sums = run(pivots).0;
+    fn summed(&self, at: usize, maxima: &mut Maxima) -> Summed<'_> {
+        let rows = [row(&self.teacher, at), row(&self.student, at)];
+        let mut lanes = rows.map(|row| Lane { row, pivot: row.first_maximum() });
+        let mut found = sums(lanes, maxima);
+        let greatest = [0, 1].map(|side| greatest(&maxima[side]));
+        if lanes.iter().zip(greatest).any(|(lane, greatest)| greatest - lane.pivot > FAR) {
+            lanes = [0, 1].map(|side| Lane { row: rows[side], pivot: greatest[side] });
+            found = sums(lanes, maxima);
         }
-        Summed { rows, pivots, sums }
+        Summed { lanes, sums: found }
     }
 
-    fn row<'b>(&self, logits: &TensorView<'b>, at: usize) -> Row<'b> {
-        let dtype = logits.dtype();
-        let length = logits.shape()[1] * dtype.size();
-        Row { dtype, bytes: &logits.bytes()[at * length..][..length] }
-    }
-
-    fn position(&self, at: usize, summed: &Summed<'_>, scratch: &Scratch) -> Position {
+    fn position(&self, at: usize, summed: &Summed<'_>, maxima: &Maxima) -> Position {
         let (sums, k) = (&summed.sums, self.options.top_k);
-        let [teacher, student] = [0, 1].map(|side| Top::of(summed.rows[side], &scratch.0[side], k));
+        let [teacher, student] =
+            [0, 1].map(|side| Top::of(summed.lanes[side].row, &maxima[side], k));
         Position {
             kl: sums.kl(),
             reverse_kl: sums.reverse_kl(),
@@ -117,17 +102,19 @@ impl Pair<'_> {
     }
 
     fn true_token(&self, at: usize, id: u32, summed: &Summed<'_>) -> TrueToken {
-        let Summed { pivots, sums, .. } = summed;
-        let nll_teacher = sums.t.ln() - (self.logit(Side::Teacher, at, id) - pivots[0]);
-        let nll_student = sums.s.ln() - (self.logit(Side::Student, at, id) - pivots[1]);
+        let Summed { lanes: [teacher, student], sums } = summed;
+        let nll_teacher = sums.t.ln() - (self.logit(Side::Teacher, at, id) - teacher.pivot);
+        let nll_student = sums.s.ln() - (self.logit(Side::Student, at, id) - student.pivot);
         let delta_p = (-nll_student).exp() - (-nll_teacher).exp();
         let [nll_teacher, nll_student] = [nll_teacher, nll_student].map(nonnegative);
         TrueToken { id, nll_teacher, nll_student, delta_p }
     }
 
     fn nonfinite(&self, position: usize, side: Side) -> Vec<NonFinite> {
-        let valued = (0..self.teacher.shape()[1]).map(|token| (token, self.logit(side, position, token as u32)));
-        let found = valued.filter(|(_, x)| !x.is_finite());
+        let valued = (0..self.teacher.shape()[1])
+            .map(|token| (token, self.logit(side, position, token as u32)));
+        // Negated, so that a NaN is found.
+        let found = valued.filter(|(_, x)| !(x.abs() <= f64::from(f32::MAX)));
         found.map(|(token, x)| NonFinite { position, token, side, value: x.to_string() }).collect()
     }
 }
@@ -135,7 +122,7 @@ impl Pair<'_> {
 impl Summed<'_> {
     fn total_variation(&self) -> f64 {
         let scales = [1.0 / self.sums.t, 1.0 / self.sums.s];
-        distance(self.rows, self.pivots, scales) / 2.0
+        distance(self.lanes, scales) / 2.0
     }
 }
 
@@ -177,6 +164,12 @@ impl Position {
             true_token: None,
         }
     }
+}
+
+fn row<'a>(logits: &TensorView<'a>, at: usize) -> Row<'a> {
+    let dtype = logits.dtype();
+    let length = logits.shape()[1] * dtype.size();
+    Row { dtype, bytes: &logits.bytes()[at * length..][..length] }
 }
 
 fn greatest(maxima: &[f64]) -> f64 {

@@ -4,8 +4,9 @@ use mlx_parity_tensor::{Dtype, TensorView};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::kernel::Maxima;
 use super::position::Position;
-use super::row::{Outcome, Pair, Scratch};
+use super::row::{Outcome, Pair};
 
 /// What to find besides the numbers that every position has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub struct NonFinite {
     pub token: usize,
     /// Whose.
     pub side: Side,
-    /// `NaN`, `inf` or `-inf`.
+    /// `NaN`, `inf`, `-inf`, or a float64 beyond the range of float32.
     pub value: String,
 }
 
@@ -119,7 +120,8 @@ pub enum StatsError {
 /// the current rayon pool; their numbers depend on nothing but the logits.
 ///
 /// # Errors
-/// [`StatsError`]. A NaN or an infinity is none: it is counted, and its position is not scored.
+/// [`StatsError`]. A NaN or an infinity is none: it is counted, and its position is not scored. So is a float64 logit
+/// beyond the range of float32.
 pub fn score(
     teacher: TensorView<'_>,
     student: TensorView<'_>,
@@ -130,7 +132,7 @@ pub fn score(
     let pair = Pair { teacher, student, targets, options: *options };
     let rows: Vec<Outcome> = (0..teacher.shape()[0])
         .into_par_iter()
-        .map_init(Scratch::default, |scratch, at| pair.outcome(at, scratch))
+        .map_init(Maxima::default, |maxima, at| pair.outcome(at, maxima))
         .collect();
     Ok(Scored::gather(rows, options.locate))
 }

@@ -1,6 +1,6 @@
 //! The likeliest tokens of a row.
 
-use super::kernel::{BLOCK, Block, Row};
+use super::block::{BLOCK, Block, Row};
 
 /// The tokens of a row that are not below its k-th greatest logit.
 pub(super) struct Top {

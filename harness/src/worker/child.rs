@@ -21,6 +21,7 @@ pub fn serve() -> anyhow::Result<()> {
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
             Command::Run(job) => run(&job)?,
+            Command::Freeze { job, out } => answer(check::trajectory::freeze(&job, &out))?,
             Command::Tap { job, step, out } => answer(tap(&job, step, &out))?,
             Command::Walk(walk) => answer(walker.walk(&walk))?,
         }
@@ -28,6 +29,7 @@ pub fn serve() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says how a command that has no rows ended.
 fn answer(done: Result<(), String>) -> anyhow::Result<()> {
     say(&done.map_or_else(Message::Broken, |()| Message::Done))
 }
@@ -45,6 +47,7 @@ fn run(job: &Job) -> anyhow::Result<()> {
         Kind::Replay(_) => check::l1::run,
         Kind::Denoise(_) => check::denoise::run,
         Kind::Deviation(_) => check::deviation::run,
+        Kind::Trajectory(_) => check::trajectory::run,
         Kind::Op(_) => check::ops::run,
         Kind::Meta(_) => check::meta::run,
         Kind::Metal(_) => check::metal::run,

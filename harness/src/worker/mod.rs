@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "engine")]
 pub use self::child::serve;
+pub(crate) use self::process::how_it_ended;
 pub use self::{
     pool::{PoolOptions, run},
     process::{AskError, Ended, Worker, WorkerError, probe},
@@ -67,6 +68,13 @@ pub struct ReplayFiles {
 pub enum Command {
     /// Run a case.
     Run(Box<Job>),
+    /// Play the trajectory of a case and write it to a file, for its golden.
+    Freeze {
+        /// The case.
+        job: Box<Job>,
+        /// The safetensors file to write.
+        out: PathBuf,
+    },
     /// Replay a case up to a step and write the intermediates of that step to a file.
     Tap {
         /// The case.

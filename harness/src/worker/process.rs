@@ -138,7 +138,7 @@ impl Worker {
         }
     }
 
-    /// Sends a tap command and waits until its file is written.
+    /// Sends a command that writes a file and waits until it is written.
     pub fn tap(&mut self, command: &Command) -> Result<(), String> {
         self.ask(command, TAP_LIMIT).map_err(|error| error.to_string())
     }
@@ -202,7 +202,8 @@ pub fn probe(program: &Path) -> Result<Fingerprint, WorkerError> {
     Worker::start(program).map(|worker| worker.fingerprint().clone())
 }
 
-fn how_it_ended(child: &mut Child, log: &Log) -> String {
+/// How a worker ended, with the last lines of its log.
+pub(crate) fn how_it_ended(child: &mut Child, log: &Log) -> String {
     let how = child.wait().map_or_else(|error| error.to_string(), describe);
     let tail = log.tail(QUOTED_LINES);
     if tail.is_empty() { how } else { format!("{how}: {}", tail.join(" / ")) }

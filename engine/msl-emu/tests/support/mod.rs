@@ -134,10 +134,13 @@ impl Subject {
     }
 }
 
-/// Options of a mode, with a cache that outlives the test run.
+/// Options of a mode. Tests keep their compiled kernels in the target folder.
 pub fn options(mode: Mode) -> Options {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    Options { mode, cache: target.join("msl-emu"), ..Options::default() }
+    let mut options = Options { mode, ..Options::default() };
+    if let Some(target) = option_env!("CARGO_TARGET_TMPDIR") {
+        options.cache = Path::new(target).join("msl-emu");
+    }
+    options
 }
 
 /// The template argument that names the dtype.

@@ -190,9 +190,7 @@ fn few_are_located_and_all_are_counted() {
 
 #[test]
 fn what_cannot_be_scored_is_an_error() {
-    let f32s = |shape: &[usize]| {
-        HostTensor::zeros(Dtype::F32, shape).unwrap()
-    };
+    let f32s = |shape: &[usize]| HostTensor::zeros(Dtype::F32, shape).unwrap();
     let error = |t: &HostTensor, s: &HostTensor, targets: Option<&[u32]>| {
         score(t.view(), s.view(), targets, &ScoreOptions::default()).unwrap_err().to_string()
     };
