@@ -99,7 +99,12 @@ impl Compiler {
         }
         if mode == Mode::Fibers && self.is_clang() {
             // Each read counts, also one that a write to the same place follows: it may be the first of that place.
-            flags.extend(["-mllvm", "-tsan-instrument-read-before-write=1", "-mllvm", "-tsan-instrument-func-entry-exit=0"]);
+            flags.extend([
+                "-mllvm",
+                "-tsan-instrument-read-before-write=1",
+                "-mllvm",
+                "-tsan-instrument-func-entry-exit=0",
+            ]);
         } else if mode == Mode::Fibers {
             flags.extend(["--param", "tsan-instrument-func-entry-exit=0"]);
         }

@@ -17,7 +17,7 @@ const FUNCTIONS: [Function; 20] = [
     ("rhadd(x, y)", |x, y| (i64::from(x) + i64::from(y) + 1) >> 1),
     ("mulhi(x, y)", |x, y| (i64::from(x) * i64::from(y)) >> 32),
     ("int(mulhi(uint(x), uint(y)))", |x, y| {
-        i64::from((u64::from(x as u32) * u64::from(y as u32) >> 32) as i32)
+        i64::from(((u64::from(x as u32) * u64::from(y as u32)) >> 32) as i32)
     }),
     ("popcount(x)", |x, _| i64::from(x.count_ones())),
     ("clz(x)", |x, _| i64::from(x.leading_zeros())),
