@@ -117,13 +117,15 @@ void end_with(const Report& report) {
   _exit(exit_fault);
 }
 
-std::uintptr_t file_address(std::uintptr_t pc) {
+std::uintptr_t code_start() {
 #if defined(__APPLE__)
-  return pc - static_cast<std::uintptr_t>(_dyld_get_image_vmaddr_slide(0));
+  return static_cast<std::uintptr_t>(_dyld_get_image_vmaddr_slide(0));
 #else
-  return pc; // linked with -no-pie
+  return reinterpret_cast<std::uintptr_t>(&__executable_start); // linked with -pie: its first address in the file is 0
 #endif
 }
+
+std::uintptr_t file_address(std::uintptr_t pc) { return pc - code_start(); }
 
 bool in_code(std::uintptr_t address) {
 #if defined(__APPLE__)

@@ -50,6 +50,8 @@ ThreadName running_thread();
 bool in_code(std::uintptr_t address);
 /// Whether `address` lies in the executable: its constants and variables.
 bool in_program(std::uintptr_t address);
+/// Where the executable's address 0 was loaded.
+std::uintptr_t code_start();
 /// `pc` as the executable file has it.
 std::uintptr_t file_address(std::uintptr_t pc);
 

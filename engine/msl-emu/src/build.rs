@@ -126,10 +126,9 @@ fn runtime(compiler: &Compiler, options: &Options) -> Result<PathBuf, EmuError> 
 /// Sources of the runtime in `mode`: fibers or threads, and the rest.
 fn runtime_sources(mode: Mode) -> impl Iterator<Item = &'static str> {
     let other = if mode == Mode::Threads { "fibers.cpp" } else { "threads.cpp" };
-    RUNTIME
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(move |name| Path::new(name).extension().is_some_and(|kind| kind == "cpp") && *name != other)
+    RUNTIME.iter().map(|(name, _)| *name).filter(move |name| {
+        Path::new(name).extension().is_some_and(|kind| kind == "cpp") && *name != other
+    })
 }
 
 fn compile(

@@ -51,7 +51,8 @@ pub struct Options {
     pub cache: PathBuf,
     /// Folders that hold the headers a kernel may include, e.g. `mlx/include` of an MLX wheel.
     pub include: Vec<PathBuf>,
-    /// The compiler; `None` looks for `clang++`, then `g++`.
+    /// The compiler; `None` takes what the environment variable `CXX` names, else `g++` or `clang++` from `PATH`
+    /// (the other way round on macOS).
     pub compiler: Option<PathBuf>,
 }
 

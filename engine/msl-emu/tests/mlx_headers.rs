@@ -1,87 +1,65 @@
-//! A kernel built from MLX's own headers, read from where `cargo xtask setup` puts MLX.
+//! A kernel that includes headers of the MLX that is provisioned here.
 
 mod support;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use mlx_parity_msl_emu::{Kernel, Mode, Source, run};
-use mlx_parity_tensor::Dtype;
+use mlx_parity_msl_emu::{Kernel, Launch, Mode, Options, Output, Source, TemplateArg, run};
+use mlx_parity_tensor::{Dtype, HostTensor};
 
-use support::bound::judge;
 use support::options;
-use support::subjects::matmul::product;
-use support::subjects::named;
-use support::{Case, FLOATS};
 
-/// The product of MLX's steel kernels.
-const STEEL: [&str; 2] = [
-    "#include \"mlx/backend/metal/kernels/steel/gemm/gemm.h\"\n",
-    "\
-using Gemm = mlx::steel::GEMMKernel<T, T, 32, 32, 16, 2, 2, false, false, false, false>;
-threadgroup T a_tile[Gemm::tgp_mem_size_a];
-threadgroup T b_tile[Gemm::tgp_mem_size_b];
-const int m = a_shape[0];
-const int k = a_shape[1];
-const int n = b_shape[1];
-const mlx::steel::GEMMParams params = {
-    m, n, k, k, n, n, (n + 31) / 32, (m + 31) / 32, 0, 0, 0, 0, k / 16, 0};
-Gemm::run(a, b, out, &params, a_tile, b_tile, thread_index_in_simdgroup, simdgroup_index_in_threadgroup,
-          threadgroup_position_in_grid, thread_position_in_threadgroup);
-",
-];
-
-/// Its softmax of a row that one group holds.
-const SOFTMAX: [&str; 2] = [
-    "#include \"mlx/backend/metal/kernels/defines.h\"\n\
-     #include \"mlx/backend/metal/kernels/softmax.h\"\n",
-    "\
-const int size = x_shape[1];
-softmax_single_row<T, float>(x, out, size, threadgroup_position_in_grid.y, thread_position_in_threadgroup.x,
-                             thread_index_in_simdgroup, simdgroup_index_in_threadgroup);
-",
-];
-
-/// The headers of the MLX that is set up.
-fn mlx_include() -> PathBuf {
-    let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/mlx/venv/lib");
-    let pythons = std::fs::read_dir(&lib).expect("MLX, as `cargo xtask setup` provides it");
-    pythons
-        .map(|python| python.expect("a folder").path().join("site-packages/mlx/include"))
-        .find(|include| include.is_dir())
-        .expect("MLX's headers")
+/// MLX's include folder, as `cargo xtask setup` makes it.
+fn include() -> PathBuf {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/mlx/venv/lib");
+    let found = fs::read_dir(&target).expect("cargo xtask setup has run").flatten();
+    let mut folders = found.map(|python| python.path().join("site-packages/mlx/include"));
+    folders.find(|folder| folder.is_dir()).expect("mlx in the environment")
 }
 
-/// Runs a body over MLX's headers, and holds it to the case.
-fn holds([header, body]: [&str; 2], inputs: &[&str], dtype: Dtype, case: &Case) {
-    let mut kernel = Kernel::new("probe", Source::new("probe.metal", body), inputs, &["out"]);
+fn ran(header: &str, body: &str, group: u32, outputs: usize) -> Vec<f64> {
+    let values: Vec<f32> = (0..64).map(|i| i as f32).collect();
+    let a = HostTensor::from_f32([8, 8], &values).expect("64 values");
+    let mut kernel = Kernel::new("with_mlx", Source::new("with_mlx.metal", body), &["a"], &["out"]);
     kernel.header = Source::new("header", header);
-    let mut options = options(Mode::Fibers);
-    options.include = vec![mlx_include()];
-    let outcome = run(&kernel, &case.launch(), &options).unwrap_or_else(|error| panic!("{error}"));
-    assert!(outcome.is_clean(), "{} {}: {:#?}", dtype.name(), case.label, outcome.faults);
-    judge(&outcome.outputs[0], &case.expected[0])
-        .unwrap_or_else(|wrong| panic!("{} {}: {wrong}", dtype.name(), case.label));
+    let launch = Launch {
+        inputs: vec![(&a).into()],
+        outputs: vec![Output { dtype: Dtype::F32, shape: vec![outputs] }],
+        template: vec![("T".to_owned(), TemplateArg::Dtype(Dtype::F32))],
+        grid: [group, 1, 1],
+        group: [group, 1, 1],
+        init_value: None,
+    };
+    let options = Options { include: vec![include()], ..options(Mode::Fibers) };
+    let outcome = run(&kernel, &launch, &options).unwrap_or_else(|error| panic!("{error}"));
+    assert!(outcome.is_clean(), "{:#?}", outcome.faults);
+    outcome.outputs[0].to_f64()
 }
 
 #[test]
-fn a_steel_product_is_right() {
-    for dtype in FLOATS {
-        for shape in [[32, 32, 32], [33, 20, 47], [5, 65, 32]] {
-            let case = product(dtype, shape, [128, 1, 1], [32, 32], 128);
-            holds(STEEL, &["a", "b"], dtype, &case);
-        }
-    }
+#[ignore = "needs the provisioned MLX (cargo xtask setup)"]
+fn the_preamble_is_mlx_s_own() {
+    let body = "uint i = thread_position_in_grid.x;\nuint at = elem_to_loc(i, a_shape, a_strides, a_ndim);\n\
+                out[i] = T(a[at]) + Limits<float>::min * 0 + ceildiv(7, 4);";
+    let body = body.replace(" + Limits<float>::min * 0", " + (Limits<float>::min < 0 ? 1 : 0)");
+    let wanted: Vec<f64> = (0..64).map(|i| f64::from(i) + 3.0).collect();
+    assert_eq!(ran("", &body, 64, 64), wanted);
 }
 
 #[test]
-fn the_softmax_of_a_row_is_right() {
-    for dtype in FLOATS {
-        for mut case in (named("softmax").cases)(dtype) {
-            let columns = case.inputs[0].shape()[1] as u32;
-            let threads = columns.div_ceil(4).next_multiple_of(32);
-            case.grid[0] = threads;
-            case.group[0] = threads;
-            holds(SOFTMAX, &["x"], dtype, &case);
-        }
-    }
+#[ignore = "needs the provisioned MLX (cargo xtask setup)"]
+fn steel_s_fragments_multiply() {
+    let header = "#include \"mlx/backend/metal/kernels/steel/gemm/mma.h\"\n";
+    let body = "using Frag = mlx::steel::BaseMMAFrag<float, 8, 8>;\n\
+                const short2 at = Frag::get_coord(ushort(thread_index_in_simdgroup));\n\
+                Frag::frag_type x, y, z = {0, 0};\n\
+                Frag::load(x, a + at.y * 8 + at.x, mlx::steel::Int<8>{}, mlx::steel::Int<1>{});\n\
+                Frag::load(y, a + at.y * 8 + at.x, mlx::steel::Int<8>{}, mlx::steel::Int<1>{});\n\
+                Frag::mma(z, x, y, z);\n\
+                Frag::store(z, out + at.y * 8 + at.x, mlx::steel::Int<8>{}, mlx::steel::Int<1>{});";
+    let a = |r: usize, c: usize| (8 * r + c) as f64;
+    let product = |i: usize| (0..8).map(|k| a(i / 8, k) * a(k, i % 8)).sum::<f64>();
+    let wanted: Vec<f64> = (0..64).map(product).collect();
+    assert_eq!(ran(header, body, 32, 64), wanted);
 }

@@ -92,7 +92,12 @@ impl Kernel for WidenPass<'_, '_> {
 
 /// Each loop does one thing: those that do more are compiled badly.
 #[inline(always)]
-fn fill<const N: usize>(bytes: &[u8], at: usize, block: &mut Block, value: impl Fn([u8; N]) -> f64) {
+fn fill<const N: usize>(
+    bytes: &[u8],
+    at: usize,
+    block: &mut Block,
+    value: impl Fn([u8; N]) -> f64,
+) {
     let rest = &bytes.as_chunks::<N>().0[at * BLOCK..];
     if let Some(whole) = rest.first_chunk::<BLOCK>() {
         for (x, element) in block.0.iter_mut().zip(whole) {

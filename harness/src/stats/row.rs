@@ -63,7 +63,8 @@ impl Pair<'_> {
 
     fn position(&self, at: usize, summed: &Summed<'_>, maxima: &Maxima) -> Position {
         let (sums, k) = (&summed.sums, self.options.top_k);
-        let [teacher, student] = [0, 1].map(|side| Top::of(summed.lanes[side].row, &maxima[side], k));
+        let [teacher, student] =
+            [0, 1].map(|side| Top::of(summed.lanes[side].row, &maxima[side], k));
         Position {
             kl: sums.kl(),
             reverse_kl: sums.reverse_kl(),
@@ -110,7 +111,8 @@ impl Pair<'_> {
     }
 
     fn nonfinite(&self, position: usize, side: Side) -> Vec<NonFinite> {
-        let valued = (0..self.teacher.shape()[1]).map(|token| (token, self.logit(side, position, token as u32)));
+        let valued = (0..self.teacher.shape()[1])
+            .map(|token| (token, self.logit(side, position, token as u32)));
         // Negated, so that a NaN is found.
         let found = valued.filter(|(_, x)| !(x.abs() <= f64::from(f32::MAX)));
         found.map(|(token, x)| NonFinite { position, token, side, value: x.to_string() }).collect()

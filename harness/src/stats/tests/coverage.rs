@@ -66,7 +66,8 @@ impl Skewed {
     /// A quantile of very many values.
     fn quantile(&self, q: f64) -> f64 {
         let mut source = Source::new(99);
-        let values = (0..2_000_000).map(|_| self.between * source.bell() + self.within * source.bell());
+        let values =
+            (0..2_000_000).map(|_| self.between * source.bell() + self.within * source.bell());
         let mut values: Vec<f64> = values.collect();
         let at = (q * values.len() as f64) as usize;
         values.select_nth_unstable_by(at, f64::total_cmp).1.exp()
@@ -175,7 +176,12 @@ fn perplexity_ratios_are_held() {
             for _ in 0..40 {
                 let teacher = 4.0 + 2.0 * source.bell();
                 let student = teacher + 0.02 + shared + 0.3 * source.bell();
-                tokens.push(TrueToken { id: 0, nll_teacher: teacher, nll_student: student, delta_p: 0.0 });
+                tokens.push(TrueToken {
+                    id: 0,
+                    nll_teacher: teacher,
+                    nll_student: student,
+                    delta_p: 0.0,
+                });
                 of.push(cluster);
             }
         }

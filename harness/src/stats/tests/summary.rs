@@ -9,7 +9,8 @@ use crate::stats::power::{minimum_detectable, rarest_seen};
 use crate::stats::tail::Sorted;
 use crate::stats::wilson::wilson;
 use crate::stats::{
-    Bootstrap, Interval, Position, Summary, SummaryOptions, TrueToken, permutation, profile, quantile,
+    Bootstrap, Interval, Position, Summary, SummaryOptions, TrueToken, permutation, profile,
+    quantile,
 };
 
 fn position(kl: f64, margin: f64, agree: bool) -> Position {
@@ -24,12 +25,22 @@ fn position(kl: f64, margin: f64, agree: bool) -> Position {
         top1_student: 1 + u32::from(!agree),
         agree,
         top_k_overlap: 0.5,
-        true_token: Some(TrueToken { id: 7, nll_teacher: 1.0, nll_student: 1.0 + kl, delta_p: -kl }),
+        true_token: Some(TrueToken {
+            id: 7,
+            nll_teacher: 1.0,
+            nll_student: 1.0 + kl,
+            delta_p: -kl,
+        }),
     }
 }
 
 fn options() -> SummaryOptions {
-    SummaryOptions { resamples: 500, noise_margin: 0.5, profile_bins: 2, ..SummaryOptions::default() }
+    SummaryOptions {
+        resamples: 500,
+        noise_margin: 0.5,
+        profile_bins: 2,
+        ..SummaryOptions::default()
+    }
 }
 
 #[test]
@@ -50,7 +61,10 @@ fn a_summary_of_four_positions() {
     assert_abs_diff_eq!(found.total_variation.unwrap().mean, 0.05, epsilon = 1e-15);
     assert_eq!((found.agreement.agree, found.agreement.of), (2, 4));
     assert_eq!((found.decided.agree, found.decided.of), (2, 3));
-    assert_eq!((found.top_k_overlap, found.entropy_teacher, found.entropy_student), (0.5, 1.0, 3.0));
+    assert_eq!(
+        (found.top_k_overlap, found.entropy_teacher, found.entropy_student),
+        (0.5, 1.0, 3.0)
+    );
     let delta = found.delta_p.unwrap();
     assert_abs_diff_eq!(delta.mean, -0.2, epsilon = 1e-15);
     assert_abs_diff_eq!(delta.rms, 0.06f64.sqrt(), epsilon = 1e-15);
@@ -60,7 +74,8 @@ fn a_summary_of_four_positions() {
     // Both clusters have the same mean.
     assert_abs_diff_eq!(perplexity.log_ratio_error.unwrap(), 0.0, epsilon = 1e-15);
     assert_eq!(perplexity.correlation, None);
-    let places: Vec<_> = found.profile.iter().map(|bin| (bin.from, bin.to, bin.positions)).collect();
+    let places: Vec<_> =
+        found.profile.iter().map(|bin| (bin.from, bin.to, bin.positions)).collect();
     assert_eq!(places, [(0, 1, 2), (1, 2, 2)]);
     assert_abs_diff_eq!(found.profile[0].mean, 0.1, epsilon = 1e-15);
     assert_eq!((found.profile[1].max, found.profile[1].agree), (0.4, 0));
@@ -102,7 +117,8 @@ fn equal_paths_have_no_spread() {
 #[test]
 fn a_summary_survives_json_and_does_not_depend_on_threads() {
     let kls = bells(4, 300, 1.0);
-    let positions: Vec<Position> = kls.iter().map(|x| position(x.exp() / 100.0, x.abs(), *x < 1.0)).collect();
+    let positions: Vec<Position> =
+        kls.iter().map(|x| position(x.exp() / 100.0, x.abs(), *x < 1.0)).collect();
     let clusters: Vec<u32> = (0..300).map(|i| i / 7).collect();
     let found = Summary::of(&positions, &clusters, &options());
     let text = serde_json::to_string(&found).unwrap();
@@ -181,7 +197,10 @@ fn too_little_gives_no_interval() {
 fn permutations_by_hand() {
     // Three clusters above: of eight patterns two are as far out.
     let found = permutation::paired(&[1.0, 2.0, 3.0], &[0.0; 3], &[0, 1, 2], 100, 0).unwrap();
-    assert_eq!((found.difference, found.p_value, found.patterns, found.exact), (2.0, 0.25, 8, true));
+    assert_eq!(
+        (found.difference, found.p_value, found.patterns, found.exact),
+        (2.0, 0.25, 8, true)
+    );
     let found = permutation::paired(&[5.0, 1.0], &[1.0, 5.0], &[0, 1], 100, 0).unwrap();
     assert_eq!((found.difference, found.p_value), (0.0, 1.0));
     // Rounding of 0.1 + 0.2 hides no equal pattern.
