@@ -17,9 +17,12 @@ fn checked(subject: &Subject, dtype: Dtype, case: &Case, mode: Mode) -> Vec<Host
     let outcome: Outcome = run(&subject.kernel(), &case.launch(), &options(mode))
         .unwrap_or_else(|error| panic!("{who}: {error}"));
     assert!(outcome.is_clean(), "{who}: {:#?}", outcome.faults);
-    assert_eq!(outcome.outputs.len(), case.expected.len(), "{who}");
-    for (found, expected) in outcome.outputs.iter().zip(&case.expected) {
-        judge(found, expected).unwrap_or_else(|wrong| panic!("{who}: {wrong}"));
+    assert!(!outcome.orders.is_empty(), "{who}");
+    for (seed, outputs) in &outcome.orders {
+        assert_eq!(outputs.len(), case.expected.len(), "{who}");
+        for (found, expected) in outputs.iter().zip(&case.expected) {
+            judge(found, expected).unwrap_or_else(|wrong| panic!("{who} order {seed}: {wrong}"));
+        }
     }
     outcome.outputs
 }
