@@ -106,7 +106,7 @@ fn a_high_quantile_is_held() {
     let truth = skewed.quantile(0.99);
     let [percentile, bca] = shares(1000, truth, |seed| {
         let (values, of) = skewed.sample(seed);
-        let bootstrap = Bootstrap { resamples: 300, ..bootstrap(seed) };
+        let bootstrap = Bootstrap { resamples: 1000, ..bootstrap(seed) };
         bootstrap.quantile(&values, &of, 0.99).unwrap()
     });
     assert_held("percentile", percentile);
