@@ -3,6 +3,12 @@
 #[doc = include_str!("../guide/concepts.md")]
 pub mod concepts {}
 
+#[doc = include_str!("../guide/kl.md")]
+pub mod kl {}
+
+#[doc = include_str!("../guide/metal-on-linux.md")]
+pub mod metal_on_linux {}
+
 #[doc = include_str!("../guide/bisect.md")]
 pub mod bisect {}
 

@@ -17,6 +17,7 @@ pub mod fingerprint;
 pub mod golden;
 pub mod kl;
 pub mod meta;
+pub mod metal;
 pub mod model;
 pub mod ops;
 pub mod oracle;

@@ -10,11 +10,12 @@ use crate::{
     check,
     fingerprint::Fingerprint,
     golden::{Golden, GoldenError, Store},
+    metal::{self, Files, MetalCase},
     model::{ModelEntry, NotReady, Registry},
     ops::{Bound, Call, Tolerances},
     oracle::{Folders, FreezeError, Launch, Oracle, OracleError, freeze, freeze_own},
     root::Root,
-    row::{NotRunKind, Outcome, Row},
+    row::{NotRunKind, Outcome, Row, Tier},
     weights::ModelDigests,
     worker::{Job, ReplayFiles},
 };
@@ -75,6 +76,10 @@ impl<'a> Planner<'a> {
 
     /// Plans one case.
     pub fn plan(&mut self, case: Case) -> Planned {
+        if let Kind::Metal(metal) = &case.kind {
+            let metal = metal.clone();
+            return self.plan_metal(case, &metal);
+        }
         let Some(name) = case.model().map(str::to_owned) else { return self.plan_op(case) };
         let Some(model) = self.registry.get(&name).cloned() else {
             let message = format!(
@@ -139,6 +144,24 @@ impl<'a> Planner<'a> {
         };
         let bounds = self.bounds(&calls);
         let mut job = self.job(case, subject, dtype, None);
+        match bounds {
+            Ok(bounds) => {
+                job.bounds = bounds;
+                Planned::Job(Box::new(job))
+            }
+            Err(message) => left_out(&job, NotRunKind::GoldenUnfit, &message),
+        }
+    }
+
+    fn plan_metal(&self, case: Case, metal: &MetalCase) -> Planned {
+        let bounds = metal::bounds(metal, Some(&self.root.tolerances_file()));
+        let (subject, dtype) = (metal.kernel.clone(), metal.dtype.name().to_owned());
+        let mut job = self.job(case, subject, dtype, None);
+        job.metal = Some(Files {
+            folder: self.root.cases().join(Tier::Metal.name()),
+            cache: self.root.emulated(),
+            include: self.root.metal_headers(),
+        });
         match bounds {
             Ok(bounds) => {
                 job.bounds = bounds;
@@ -257,6 +280,7 @@ impl<'a> Planner<'a> {
             dtype,
             files,
             model: None,
+            metal: None,
             bounds: Vec::new(),
             notes: Vec::new(),
             fault,

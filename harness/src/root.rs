@@ -76,6 +76,19 @@ impl Root {
         self.0.join("reports/record")
     }
 
+    /// Kernels compiled for emulation, by content.
+    pub fn emulated(&self) -> PathBuf {
+        self.0.join("target/mlx/emulated")
+    }
+
+    /// The folders of MLX's own Metal headers, where MLX is installed.
+    pub fn metal_headers(&self) -> Vec<PathBuf> {
+        let lib = self.0.join("target/mlx/venv/lib");
+        let pythons = std::fs::read_dir(lib).into_iter().flatten().flatten();
+        let headers = pythons.map(|python| python.path().join("site-packages/mlx/include"));
+        headers.filter(|folder| folder.join("mlx/backend/metal/kernels").is_dir()).collect()
+    }
+
     /// The Python of the oracle's environment, made by `cargo xtask setup`.
     pub fn oracle_python(&self) -> PathBuf {
         self.0.join("target/mlx/venv/bin/python")

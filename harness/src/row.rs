@@ -26,11 +26,14 @@ pub enum Tier {
     Vjp,
     /// The same answer along another path.
     Meta,
+    /// Metal kernels, emulated on the CPU.
+    Metal,
 }
 
 impl Tier {
     /// Every tier in the order reports use.
-    pub const ALL: [Self; 6] = [Self::Ops, Self::L1, Self::L2, Self::L3, Self::Vjp, Self::Meta];
+    pub const ALL: [Self; 7] =
+        [Self::Ops, Self::L1, Self::L2, Self::L3, Self::Vjp, Self::Meta, Self::Metal];
 
     /// The name used in ids and on the command line.
     pub const fn name(self) -> &'static str {
@@ -41,6 +44,7 @@ impl Tier {
             Self::L3 => "l3",
             Self::Vjp => "vjp",
             Self::Meta => "meta",
+            Self::Metal => "metal",
         }
     }
 

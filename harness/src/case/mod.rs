@@ -12,6 +12,7 @@ mod file;
 mod filter;
 mod matrix_file;
 mod meta_file;
+mod metal_file;
 mod op_file;
 mod toml_dir;
 mod trajectory;
@@ -28,9 +29,10 @@ pub use self::{
     deviation::{Deviation, FaultName},
     file::{load_all, load_matrix},
     filter::{Filter, parse_shard},
+    metal_file::load as load_metal,
     trajectory::{Bounds, Envelope, NamedPrompt, Trajectory},
 };
-use crate::{meta::MetaCase, ops::OpCase, row::Tier};
+use crate::{meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier};
 
 /// mlx-lm's default prefill chunk, in tokens.
 pub const DEFAULT_PREFILL_STEP: usize = 2048;
@@ -128,6 +130,8 @@ pub enum Kind {
     Op(OpCase),
     /// Asks a model the same thing in several ways.
     Meta(MetaCase),
+    /// Runs a Metal kernel without a Mac.
+    Metal(MetalCase),
 }
 
 /// A model replayed against frozen logits (tiers L1 and L2).
@@ -185,6 +189,7 @@ impl Case {
             Kind::Trajectory(trajectory) => trajectory.identity(&self.id),
             Kind::Op(op) => serde_json::json!({ "id": self.id, "op": op }),
             Kind::Meta(meta) => serde_json::json!({ "id": self.id, "meta": meta }),
+            Kind::Metal(metal) => serde_json::json!({ "id": self.id, "metal": metal }),
         };
         crate::digest::of_bytes(identity.to_string().as_bytes())
     }
@@ -197,6 +202,7 @@ impl Case {
             Kind::Deviation(_) => "mlx-lm",
             Kind::Op(_) => "ref64",
             Kind::Trajectory(_) | Kind::Meta(_) => OWN,
+            Kind::Metal(metal) => metal.oracle_name(),
         }
     }
 
@@ -208,7 +214,8 @@ impl Case {
             | Kind::Deviation(_)
             | Kind::Trajectory(_)
             | Kind::Op(_)
-            | Kind::Meta(_) => None,
+            | Kind::Meta(_)
+            | Kind::Metal(_) => None,
         }
     }
 
@@ -224,7 +231,7 @@ impl Case {
 
     /// Whether a golden answers this case.
     pub fn has_golden(&self) -> bool {
-        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_))
+        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_))
     }
 
     /// Whether its golden says that the model itself is right, in no composition but its own.
@@ -232,7 +239,11 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => replay.composition.is_none(),
             Kind::Denoise(_) => true,
-            Kind::Deviation(_) | Kind::Trajectory(_) | Kind::Op(_) | Kind::Meta(_) => false,
+            Kind::Deviation(_)
+            | Kind::Trajectory(_)
+            | Kind::Op(_)
+            | Kind::Meta(_)
+            | Kind::Metal(_) => false,
         }
     }
 
@@ -241,7 +252,11 @@ impl Case {
         match &self.kind {
             Kind::Replay(replay) => replay.not_frozen.as_deref(),
             Kind::Denoise(denoise) => denoise.not_frozen.as_deref(),
-            Kind::Deviation(_) | Kind::Trajectory(_) | Kind::Op(_) | Kind::Meta(_) => None,
+            Kind::Deviation(_)
+            | Kind::Trajectory(_)
+            | Kind::Op(_)
+            | Kind::Meta(_)
+            | Kind::Metal(_) => None,
         }
     }
 
@@ -251,7 +266,7 @@ impl Case {
             Kind::Replay(replay) => replay.degenerate_because.as_deref(),
             Kind::Denoise(denoise) => denoise.degenerate_because.as_deref(),
             Kind::Trajectory(trajectory) => trajectory.degenerate_because.as_deref(),
-            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) => None,
+            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => None,
         }
     }
 
@@ -262,7 +277,7 @@ impl Case {
             Kind::Denoise(denoise) => Some(&denoise.model),
             Kind::Deviation(deviation) => Some(&deviation.model),
             Kind::Trajectory(trajectory) => Some(&trajectory.model),
-            Kind::Op(_) => None,
+            Kind::Op(_) | Kind::Metal(_) => None,
             Kind::Meta(meta) => Some(&meta.model),
         }
     }
@@ -275,7 +290,8 @@ impl Case {
             | Kind::Denoise(_)
             | Kind::Trajectory(_)
             | Kind::Op(_)
-            | Kind::Meta(_) => None,
+            | Kind::Meta(_)
+            | Kind::Metal(_) => None,
         }
     }
 
@@ -288,6 +304,7 @@ impl Case {
             Kind::Trajectory(trajectory) => trajectory.checks(),
             Kind::Op(op) => op.calls().iter().map(crate::ops::Call::name).collect(),
             Kind::Meta(meta) => meta.checks(),
+            Kind::Metal(metal) => metal.trials().iter().map(crate::metal::Trial::name).collect(),
         };
         names.into_iter().map(|check| format!("{}/{check}", self.id)).collect()
     }

@@ -10,6 +10,7 @@ pub mod deviation;
 pub mod l1;
 #[cfg(feature = "engine")]
 pub mod meta;
+pub mod metal;
 #[cfg(feature = "engine")]
 pub mod ops;
 #[cfg(feature = "engine")]

@@ -8,6 +8,7 @@ pub mod freeze;
 pub mod generate;
 pub mod goldens;
 pub mod kl;
+pub mod metal;
 pub mod models;
 pub mod size;
 pub mod store;

@@ -20,10 +20,10 @@ pub struct Args {
     /// Only cases whose id contains one of these, or the case of this check
     #[arg(value_name = "FILTER")]
     pub filter: Vec<String>,
-    /// Only these tiers: ops, l1, l2, l3, vjp, meta
+    /// Only these tiers: ops, l1, l2, l3, vjp, meta, metal
     #[arg(long, value_delimiter = ',')]
     pub tier: Vec<Tier>,
-    /// Of the ops and of tier meta, only the quick cases
+    /// Of tiers ops, meta and metal, only the quick cases
     #[arg(long)]
     pub quick: bool,
     /// The large cases too: ops of 2^31 elements and more, which need tens of gigabytes of memory, and

@@ -42,7 +42,7 @@ enum Values {
 }
 
 /// Arguments by name, each with one or several values; stands for every combination.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Grid(BTreeMap<String, Values>);
 
@@ -133,6 +133,14 @@ pub struct ArgumentError {
     wanted: &'static str,
 }
 
+/// The seed of what an identity names.
+pub fn seed_of(identity: &str) -> u64 {
+    // FNV-1a: any fixed mixing will do, and this one is stable by definition.
+    identity.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 impl Call {
     /// `m=3,k=64/random`: the part of a check's id that tells calls of one case apart.
     pub fn name(&self) -> String {
@@ -148,11 +156,7 @@ impl Call {
     /// Seed of its operands: from all that identifies it, so that each call has its own and always
     /// the same.
     pub fn seed(&self) -> u64 {
-        let identity = format!("{}/{}/{}", self.op, self.dtype.name(), self.name());
-        // FNV-1a: any fixed mixing will do, and this one is stable by definition.
-        identity.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        seed_of(&format!("{}/{}/{}", self.op, self.dtype.name(), self.name()))
     }
 
     /// A size: an integer that is not negative.

@@ -16,7 +16,7 @@ mod tolerances;
 #[cfg(feature = "engine")]
 pub use self::subject::Mlx;
 pub use self::{
-    call::{Argument, ArgumentError, Call, Grid, OpCase},
+    call::{Argument, ArgumentError, Call, Grid, OpCase, seed_of},
     fake::Fake,
     generate::{Generator, Source},
     judge::{Verdict, judge},

@@ -61,6 +61,7 @@ fn play(program: &Path, case: &Case, model: &Path, out: &Path) -> Result<(), Fre
         dtype: String::new(),
         files: None,
         model: Some(model.into()),
+        metal: None,
         bounds: Vec::new(),
         notes: Vec::new(),
         fault: None,

@@ -98,7 +98,8 @@ pub fn failure(row: &Row) -> String {
     }
     lines.extend(row.notes.iter().map(|note| format!("note     {note}")));
     // Only a model has intermediates to explain a difference with.
-    let explain = if row.tier == Tier::Ops { "" } else { " --explain" };
+    let bare = matches!(row.tier, Tier::Ops | Tier::Metal);
+    let explain = if bare { "" } else { " --explain" };
     let fault = row.notes.iter().find_map(|note| note.strip_prefix(FAULT));
     let fault = fault.map(|name| format!(" --fault {name}")).unwrap_or_default();
     lines.push(format!("replay   mlx-parity case {}{explain}{fault}", row.id));

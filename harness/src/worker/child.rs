@@ -50,6 +50,7 @@ fn run(job: &Job) -> anyhow::Result<()> {
         Kind::Trajectory(_) => check::trajectory::run,
         Kind::Op(_) => check::ops::run,
         Kind::Meta(_) => check::meta::run,
+        Kind::Metal(_) => check::metal::run,
     };
     check(job, &mut |row| {
         if let Err(error) = say(&Message::Row(Box::new(row))) {

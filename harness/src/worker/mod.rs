@@ -18,7 +18,9 @@ pub use self::{
     pool::{PoolOptions, run},
     process::{AskError, Ended, Worker, WorkerError, probe},
 };
-use crate::{bisect::Walk, case::Case, fingerprint::Fingerprint, ops::Bound, row::Row};
+use crate::{
+    bisect::Walk, case::Case, fingerprint::Fingerprint, metal::Files, ops::Bound, row::Row,
+};
 
 /// One case, with all a worker needs to run it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -35,7 +37,10 @@ pub struct Job {
     /// The model's folder, for a case that needs no golden.
     #[serde(default)]
     pub model: Option<PathBuf>,
-    /// Bounds of an op's calls, in order.
+    /// Where a Metal kernel and its compiler find their files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metal: Option<Files>,
+    /// Bounds of an op's calls, or of a Metal kernel's launches, in order.
     #[serde(default)]
     pub bounds: Vec<Bound>,
     /// Remarks that go into every row.
