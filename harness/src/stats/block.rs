@@ -11,7 +11,7 @@ use mlx_parity_tensor::{Dtype, bf16_to_f32};
 use crate::compare::vector::{Kernel, vectorized};
 
 /// Logits of a block: few enough that its arrays stay in the first-level cache.
-pub(super) const BLOCK: usize = 256;
+pub(super) const BLOCK: usize = 512;
 /// Independent parts of each sum. The answer depends on this number, and on nothing of the machine.
 pub(super) const LANES: usize = 16;
 

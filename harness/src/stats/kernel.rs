@@ -40,7 +40,9 @@ pub(super) struct Sums {
 /// above its pivot.
 pub(super) fn sums(lanes: [Lane<'_>; 2], maxima: &mut Maxima) -> Sums {
     let blocks = lanes[0].row.blocks();
-    maxima.iter_mut().for_each(|maxima| maxima.resize(blocks, 0.0));
+    for maxima in &mut *maxima {
+        maxima.resize(blocks, 0.0);
+    }
     vectorized(SumPass { lanes, maxima })
 }
 
@@ -131,14 +133,14 @@ impl Total {
     }
 }
 
-/// Σ |eᵗ·`scales[0]` − eˢ·`scales[1]`| of two rows of one length.
-pub(super) fn distance(lanes: [Lane<'_>; 2], scales: [f64; 2]) -> f64 {
-    vectorized(DistancePass { lanes, scales })
+/// Σ |eᵗ − `ratio`·eˢ| of two rows of one length.
+pub(super) fn distance(lanes: [Lane<'_>; 2], ratio: f64) -> f64 {
+    vectorized(DistancePass { lanes, ratio })
 }
 
 struct DistancePass<'a> {
     lanes: [Lane<'a>; 2],
-    scales: [f64; 2],
+    ratio: f64,
 }
 
 impl Kernel for DistancePass<'_> {
@@ -154,18 +156,18 @@ impl Kernel for DistancePass<'_> {
             student.row.widen(at, &mut s);
             exponentiate(teacher.pivot, &mut t, &mut power_t);
             exponentiate(student.pivot, &mut s, &mut power_s);
-            total.add(block_distance(&power_t, &power_s, self.scales));
+            total.add(block_distance(&power_t, &power_s, self.ratio));
         }
         total.value()
     }
 }
 
 #[inline(always)]
-fn block_distance(power_t: &Block, power_s: &Block, [scale_t, scale_s]: [f64; 2]) -> f64 {
+fn block_distance(power_t: &Block, power_s: &Block, ratio: f64) -> f64 {
     let mut sums = [0.0; LANES];
     for (power_t, power_s) in power_t.lanes().iter().zip(power_s.lanes()) {
         for ((sum, p), q) in sums.iter_mut().zip(power_t).zip(power_s) {
-            *sum += (p * scale_t - q * scale_s).abs();
+            *sum += (-ratio).mul_add(*q, *p).abs();
         }
     }
     pairwise(sums)

@@ -5,12 +5,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// The two distributions at one position. P is the teacher's, Q the student's: the softmax of each one's logits over the
 /// whole vocabulary.
 ///
+/// What cannot be below 0 is 0 where rounding would have it below.
+///
 /// A position with a NaN or an infinity among its logits has no distribution: its numbers are NaN (`null` in JSON), it
 /// does not agree, and [`Position::is_scored`] is false.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
-    /// KL(P‖Q) = Σ P ln(P/Q), in nats.
+    /// KL(P‖Q) = Σ P ln(P/Q), in nats. Where it is next to nothing it is off by about 1e-15.
     #[serde(deserialize_with = "null_is_nan")]
     pub kl: f64,
     /// KL(Q‖P), in nats.

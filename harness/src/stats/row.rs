@@ -113,16 +113,17 @@ impl Pair<'_> {
     fn nonfinite(&self, position: usize, side: Side) -> Vec<NonFinite> {
         let valued = (0..self.teacher.shape()[1])
             .map(|token| (token, self.logit(side, position, token as u32)));
-        // Negated, so that a NaN is found.
-        let found = valued.filter(|(_, x)| !(x.abs() <= f64::from(f32::MAX)));
+        let finite = f64::from(f32::MIN)..=f64::from(f32::MAX);
+        let found = valued.filter(|(_, x)| !finite.contains(x));
         found.map(|(token, x)| NonFinite { position, token, side, value: x.to_string() }).collect()
     }
 }
 
 impl Summed<'_> {
+    /// ½ Σ |P − Q| = ½ Σ |eᵗ − eˢ·(Σ eᵗ / Σ eˢ)| / Σ eᵗ.
     fn total_variation(&self) -> f64 {
-        let scales = [1.0 / self.sums.t, 1.0 / self.sums.s];
-        distance(self.lanes, scales) / 2.0
+        let Sums { t, s, .. } = self.sums;
+        distance(self.lanes, t / s) / t / 2.0
     }
 }
 

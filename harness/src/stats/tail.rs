@@ -32,7 +32,9 @@ impl Sorted {
         let mut counts = vec![0; clusters.count];
         let mut before = counts.clone();
         for of in of.chunks(run) {
-            of.iter().for_each(|cluster| counts[*cluster as usize] += 1);
+            for cluster in of {
+                counts[*cluster as usize] += 1;
+            }
             before.extend_from_slice(&counts);
         }
         Self { values, clusters: of, run, count: clusters.count, before }

@@ -21,9 +21,9 @@ fn share(samples: u64, holds: impl Fn(u64) -> bool + Sync) -> f64 {
     held as f64 / samples as f64
 }
 
-/// The parts of `samples` whose percentile and BCa intervals hold `truth`.
+/// The parts of `samples` whose percentile and `BCa` intervals hold `truth`.
 fn shares(samples: u64, truth: f64, intervals: impl Fn(u64) -> Intervals + Sync) -> [f64; 2] {
-    let found: Vec<Intervals> = (0..samples).into_par_iter().map(|seed| intervals(seed)).collect();
+    let found: Vec<Intervals> = (0..samples).into_par_iter().map(&intervals).collect();
     let share = |held: &dyn Fn(&Intervals) -> bool| {
         found.iter().filter(|found| held(found)).count() as f64 / samples as f64
     };
@@ -106,7 +106,7 @@ fn a_high_quantile_is_held() {
     let truth = skewed.quantile(0.99);
     let [percentile, bca] = shares(1000, truth, |seed| {
         let (values, of) = skewed.sample(seed);
-        let bootstrap = Bootstrap { resamples: 300, ..bootstrap(seed) };
+        let bootstrap = Bootstrap { resamples: 1000, ..bootstrap(seed) };
         bootstrap.quantile(&values, &of, 0.99).unwrap()
     });
     assert_held("percentile", percentile);
