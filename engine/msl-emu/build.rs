@@ -16,8 +16,13 @@ fn main() -> io::Result<()> {
         writeln!(code, "pub(crate) const {name}: &[(&str, &str)] = &[").expect("a string grows");
         for file in files {
             let relative = file.strip_prefix(&folder).expect("the file was found there");
-            writeln!(code, "    ({:?}, include_str!({:?})),", relative.display().to_string(), file.display().to_string())
-                .expect("a string grows");
+            writeln!(
+                code,
+                "    ({:?}, include_str!({:?})),",
+                relative.display().to_string(),
+                file.display().to_string()
+            )
+            .expect("a string grows");
         }
         code.push_str("];\n");
     }

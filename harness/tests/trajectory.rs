@@ -12,7 +12,6 @@ use rstest::rstest;
 use support::{Project, Ran};
 
 const HELD: i32 = 0;
-const USAGE: i32 = 2;
 const MISMATCH: i32 = 100;
 const GOLDEN: i32 = 101;
 const ORACLE: i32 = 102;
@@ -105,15 +104,10 @@ fn the_path_repeats_itself_and_packed_rows_stay_in_their_envelope() {
 #[test]
 fn four_bits_do_not_pass_for_eight() {
     let project = project(&CASE.replace("bits = 8", "bits = 4"));
-    let rows = verify(&project, &[]).expect(MISMATCH).rows();
-    assert!(rows[..5].iter().all(|row| row.outcome == Outcome::Held));
-    let packed = row(&rows, "packed");
-    let report = packed.envelope.as_ref().unwrap();
-    assert_eq!(packed.outcome, Outcome::Differ);
-    assert!(report.refused.is_empty());
-    assert!(report.broken[0].starts_with("mean KL may be"), "{:?}", report.broken);
     let text = project.run(&["verify", "l3/test/"]).expect(MISMATCH).stdout;
+    assert!(text.contains("FAIL l3/test/qwen3-1m/envelope/packed\n  KL "), "{text}");
     assert!(text.contains("broken   mean KL may be") && text.contains("(control 0, "), "{text}");
+    assert!(text.contains("6 checks: 5 held · 0 not run · 1 failed"), "{text}");
 }
 
 /// Without its control an envelope says nothing, and nothing is what it then says.
@@ -121,7 +115,6 @@ fn four_bits_do_not_pass_for_eight() {
 #[test]
 fn a_path_that_does_not_repeat_itself_fails_and_judges_no_one() {
     let project = project(CASE);
-    verify(&project, &[]).expect(HELD);
     let rows = verify(&project, &["--fault", "drop-last-key"]).expect(MISMATCH).rows();
     assert_eq!(row(&rows, "control/a").outcome, Outcome::Differ);
     assert!(row(&rows, "control/a").report.is_some());
@@ -133,7 +126,7 @@ fn a_path_that_does_not_repeat_itself_fails_and_judges_no_one() {
 }
 
 #[rstest]
-#[case::loops(&CASE.replace("They ought to be heard whether they are made by one person or by two", &"the same ".repeat(60)), GOLDEN, "distinct ids")]
+#[case::loops(&CASE.replace("it meant the right of the stronger.", &"the same ".repeat(60)), GOLDEN, "distinct ids")]
 #[case::greedy_loops(&CASE.replace("decode-from = \"prompt\"", "decode-from = \"greedy\""), GOLDEN, "prompt `")]
 #[case::short(&CASE.replace("positions = 64", "positions = 640"), ORACLE, "wanted more than 640")]
 fn a_degenerate_trajectory_is_not_frozen(
@@ -158,21 +151,4 @@ fn a_frozen_trajectory_waits_for_acceptance() {
     project.run(&["goldens", "accept", "l3/test/"]).expect(HELD);
     assert!(project.golden("l3/test/qwen3-1m/manifest.json").is_file());
     verify(&project, &["--live"]).expect(HELD);
-}
-
-#[rstest]
-#[case::few_prompts(&CASE[CASE.find("[[prompt]]\n    name = \"b\"").unwrap()..], "3 prompts, wanted at least 4")]
-#[case::prompt_twice(&CASE.replace("name = \"b\"", "name = \"a\""), "stands once")]
-#[case::few_positions(&CASE.replace("positions = 64", "positions = 63"), "wanted at least 64")]
-#[case::no_nats(&CASE.replace("max-mean = 1e-3", "max-mean = 0.0"), "nats above 0")]
-#[case::nan(&CASE.replace("max-mean = 1e-3", "max-mean = nan"), "nats above 0")]
-#[case::tail_below_mean(&CASE.replace("max-p99 = 1e-2", "max-p99 = 1e-4"), "below max-mean")]
-#[case::share(&CASE.replace("0.95", "1.0"), "between 0 and 1")]
-#[case::bits(&CASE.replace("bits = 8", "bits = 7"), "7 bits in groups of 32")]
-#[case::key(&CASE.replace("max-mean", "max-median"), "unknown field `max-median`")]
-#[case::no_bound(&CASE.replace("max-mean = 1e-3", ""), "missing field `max-mean`")]
-#[case::no_reason(&CASE.replace("why = \"test\"", "why = \" \""), "`why` is empty")]
-fn bad_files_are_named_with_the_fault(#[case] text: &str, #[case] wanted: &str) {
-    let stderr = verify(&project(text), &[]).expect(USAGE).stderr;
-    assert!(stderr.contains(wanted) && stderr.contains("test.toml"), "{stderr}");
 }

@@ -4,7 +4,7 @@
 
 TEACHER and STUDENT are model folders. mlx-kld 0.1.1 picks and cuts the tokens, since it takes a text only; the
 windows it stored are then given to mlx-quant-fidelity 0.10.0, to `mlx-parity kl` and to a float64 NumPy computation
-of mlx-lm's logits, so that all four score the same positions. Each runs in a process of its own, from nothing to
+of mlx-lm's logits, so that all four score the same positions: all of a window but its last, which nothing follows. Each runs in a process of its own, from nothing to
 its report; peak memory is that of the process and its children's largest. Prints a Markdown table.
 
 The environment, apart from the oracles':
@@ -25,7 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve()
 PEERS = Path(sys.executable).parent
-TOOL = HERE.parents[2] / "target/release/mlx-parity"
+TOOL = Path(os.environ.get("MLX_PARITY", HERE.parents[2] / "target/release/mlx-parity"))
 
 
 def timed(command):
@@ -45,11 +45,11 @@ def timed(command):
 
 
 def kld(scratch, args, teacher, student, vocabulary):
-    """mlx-kld's record, with all positions of a window scored and all but one logit stored."""
+    """mlx-kld's record: all positions of a window but the last are scored, and all logits but one stored."""
     record = scratch / "kld.json"
     command = [
         PEERS / "mlx-kld", "score", teacher, student, "--dataset", scratch / "corpus", "--num-samples", args.windows,
-        "--max-seq-len", args.window, "--score-window", f"0:{args.window}", "--top-k", vocabulary - 1,
+        "--max-seq-len", args.window, "--score-window", f"0:{args.window - 1}", "--top-k", vocabulary - 1,
         "--cache-dir", scratch / "cache", "--json", record, "--md", scratch / "kld.md", "--rebuild-cache",
     ]
     seconds, peak = timed(command)
@@ -58,18 +58,21 @@ def kld(scratch, args, teacher, student, vocabulary):
 
 def stored_ids(scratch):
     """The windows of mlx-kld's newest teacher pass, in its order."""
-    from safetensors.numpy import load_file
+    from safetensors import safe_open
 
-    shards = sorted((scratch / "cache").rglob("*.safetensors"))
-    return [row.tolist() for shard in shards for row in load_file(shard)["token_ids"]]
+    windows = []
+    for shard in sorted((scratch / "cache").rglob("*.safetensors")):
+        with safe_open(shard, framework="numpy") as tensors:
+            windows += tensors.get_tensor("token_ids").tolist()
+    return windows
 
 
 def logits(folder, ids):
-    """mlx-lm's logits of one window, float64 [positions, vocabulary]."""
+    """mlx-lm's logits of one window but its last position, float64 [positions, vocabulary]."""
     import mlx.core as mx
     import numpy as np
 
-    return np.array(folder(mx.array(ids)[None])[0].astype(mx.float32)).astype(np.float64)
+    return np.array(folder(mx.array(ids)[None])[0].astype(mx.float32)).astype(np.float64)[:-1]
 
 
 def exact(teacher, student, windows):
@@ -103,7 +106,7 @@ about = CorpusProvenance("peers", "all", teacher, len(windows[0]), len(windows[0
                          sum(map(len, windows)))
 corpus = Corpus(tuple(mx.array(w) for w in windows), about)
 report = measure_weight_fidelity(student, teacher, corpus=corpus)
-json.dump({"mean": report.mean_kld, "p99": report.p99_kld, "flip": report.flip_rate}, open(out, "w"))
+json.dump({"mean": report.kl.mean, "p99": report.kl.p99, "flip": report.flip_rate}, open(out, "w"))
 """
 
 
@@ -121,6 +124,16 @@ def ours(scratch, ids, teacher, student, window):
     out = scratch / "ours.json"
     seconds, peak = timed(["sh", "-c", 'out=$1; shift; exec "$@" > "$out"', "sh", out, *command])
     return json.loads(out.read_text()), seconds, peak
+
+
+def kld_figures(record):
+    return record["kld"]["mean"], record["kld"]["p99"], record["agreement"]["top1"]
+
+
+def our_figures(report):
+    summary = report["summary"]
+    agreement = summary["agreement"]
+    return summary["kl"]["mean"], summary["kl"]["p99"], agreement["agree"] / agreement["of"]
 
 
 def main():
@@ -151,8 +164,6 @@ def rows(scratch, args, student, vocabulary):
         print("|", " | ".join(cells + [seconds and f"{seconds:.1f}", peak and f"{peak:.0f}"]), "|", flush=True)
 
     record, seconds, peak = kld(scratch, args, teacher, student, vocabulary)
-    if os.environ.get("PEERS_DEBUG"):
-        print(json.dumps(record)[:3000], file=sys.stderr)
     row("mlx-kld 0.1.1", *kld_figures(record), seconds, peak)
     windows = stored_ids(scratch)
     ids = scratch / "ids.json"

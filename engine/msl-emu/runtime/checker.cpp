@@ -95,7 +95,11 @@ Text& describe(Text& text, const char* what, std::size_t size, const Region& reg
   return text << " of `" << region.name << "`";
 }
 
-Where here(std::uintptr_t pc) { return {nullptr, 0, pc, running_thread()}; }
+/// An instruction as cells keep it.
+const std::uintptr_t start = code_start();
+std::uint32_t short_pc(std::uintptr_t pc) { return static_cast<std::uint32_t>(pc - start); }
+
+Where here(std::uintptr_t pc) { return {nullptr, 0, pc, running_thread(), {}}; }
 
 [[gnu::noinline, gnu::cold]] void out_of_bounds(std::uintptr_t address, std::size_t size, bool write, std::uintptr_t pc) {
   const Region* region = region_near(address);
@@ -137,7 +141,7 @@ Where here(std::uintptr_t pc) { return {nullptr, 0, pc, running_thread()}; }
            : same_simdgroup   ? " of the simdgroup with no barrier between"
                               : " of the group with no barrier between");
   if (memory == device && same_group) text << " that orders device memory";
-  const Where there{nullptr, 0, other_pc, name_of(other, memory)};
+  const Where there{nullptr, 0, code_start() + other_pc, name_of(other, memory), {}};
   write_fault({"race", "checker", text.c_str(), here(pc), there});
 }
 
@@ -169,7 +173,7 @@ inline void note_read(Cell& cell, Stamp stamp, std::uintptr_t pc) {
     if (!fresh && cell.read != 0 && cell.other_read == 0) cell.other_read = cell.read, cell.other_read_pc = cell.read_pc;
   }
   cell.read = stamp;
-  cell.read_pc = static_cast<std::uint32_t>(pc);
+  cell.read_pc = short_pc(pc);
 }
 
 /// A write that covers only part of a granule: cells of half the size, until it covers whole ones.
@@ -207,7 +211,7 @@ inline void check_cell(const Region& region, Cell& cell, std::uintptr_t address,
     }
   }
   cell.write = stamp;
-  cell.write_pc = static_cast<std::uint32_t>(pc);
+  cell.write_pc = short_pc(pc);
 }
 
 /// An address outside the arena: the running thread's stack and the program's constants are its own business.

@@ -145,6 +145,10 @@ bool below_stack(std::uintptr_t address) {
   return address < low && address >= low - guard_bytes;
 }
 
+std::uintptr_t stack_end() {
+  return current == nobody ? 0 : reinterpret_cast<std::uintptr_t>(fibers[current].stack + stack_bytes);
+}
+
 bool is_private(std::uintptr_t address) {
   const auto low = current == nobody ? 0 : reinterpret_cast<std::uintptr_t>(fibers[current].stack);
   return address - low < stack_bytes || in_program(address);

@@ -19,33 +19,54 @@
 namespace emu {
 namespace {
 
-/// Where the interrupted code was, and its caller by frame pointer when that lies outside the program.
-std::uintptr_t interrupted_at(void* context) {
+/// Program counter and stack pointer of the interrupted code.
+struct Registers {
+  std::uintptr_t pc, stack;
+};
+
+Registers registers_of(void* context) {
   const auto* user = static_cast<const ucontext_t*>(context);
 #if defined(__linux__) && defined(__x86_64__)
-  return static_cast<std::uintptr_t>(user->uc_mcontext.gregs[REG_RIP]);
+  const auto& r = user->uc_mcontext.gregs;
+  return {static_cast<std::uintptr_t>(r[REG_RIP]), static_cast<std::uintptr_t>(r[REG_RSP])};
 #elif defined(__linux__) && defined(__aarch64__)
-  return user->uc_mcontext.pc;
+  return {user->uc_mcontext.pc, user->uc_mcontext.sp};
 #elif defined(__APPLE__) && defined(__aarch64__)
-  return user->uc_mcontext->__ss.__pc;
+  return {user->uc_mcontext->__ss.__pc, user->uc_mcontext->__ss.__sp};
 #elif defined(__APPLE__) && defined(__x86_64__)
-  return user->uc_mcontext->__ss.__rip;
+  return {user->uc_mcontext->__ss.__rip, user->uc_mcontext->__ss.__rsp};
 #else
   (void)user;
-  return 0;
+  return {};
 #endif
 }
 
-Where interrupted(void* context) { return {nullptr, 0, interrupted_at(context), running_thread()}; }
+/// The interrupted place; it may lie in a function that the kernel called, so addresses of code on its stack come too.
+Where interrupted(void* context, bool stack_is_sound) {
+  const Registers at = registers_of(context);
+  Where where{nullptr, 0, at.pc, running_thread(), {}};
+  if (!stack_is_sound) return where;
+  constexpr std::size_t most = 64;
+  const std::uintptr_t end = stack_end();
+  const std::size_t left = end > at.stack ? (end - at.stack) / sizeof(std::uintptr_t) : 0;
+  const std::size_t words = left < most ? left : most;
+  unsigned found = 0;
+  const auto* stack = reinterpret_cast<const std::uintptr_t*>(at.stack);
+  for (std::size_t i = 0; i < words && found < sizeof where.callers / sizeof *where.callers; ++i) {
+    if (in_code(stack[i])) where.callers[found++] = stack[i] - 1;
+  }
+  return where;
+}
 
 void on_alarm(int, siginfo_t*, void* context) {
-  end_with({"time-limit", "guard", "the kernel ran past its time limit", interrupted(context), {}});
+  end_with({"time-limit", "guard", "the kernel ran past its time limit", interrupted(context, true), {}});
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  const Where at = interrupted(context);
-  if (signal != SIGFPE && below_stack(address)) {
+  const bool overflowed = signal != SIGFPE && below_stack(address);
+  const Where at = interrupted(context, !overflowed);
+  if (overflowed) {
     end_with({"stack-overflow", "guard", "the stack of a thread ran out", at, {}});
   }
   if (signal == SIGFPE) end_with({"arithmetic", "guard", "an integer division that has no result", at, {}});
@@ -108,6 +129,6 @@ extern "C" void __asan_on_error() {
   } else {
     text << ": " << __asan_get_report_description();
   }
-  emu::end_with({"out-of-bounds", "address-sanitizer", text.c_str(), {nullptr, 0, pc, emu::running_thread()}, {}});
+  emu::end_with({"out-of-bounds", "address-sanitizer", text.c_str(), {nullptr, 0, pc, emu::running_thread(), {}}, {}});
 }
 #endif

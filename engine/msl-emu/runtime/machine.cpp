@@ -28,7 +28,7 @@ void open_group_memory(GroupVariable& variable, std::size_t size, std::size_t gr
       Text text;
       text << "`" << variable.name << "` of " << std::uint64_t{size} << " bytes makes " << std::uint64_t{group_bytes}
            << " bytes of threadgroup memory, at most " << std::uint64_t{max_group_bytes};
-      const Where at{site.file, static_cast<unsigned>(site.line), 0, running_thread()};
+      const Where at{site.file, static_cast<unsigned>(site.line), 0, running_thread(), {}};
       end_with({"threadgroup-memory", "scheduler", text.c_str(), at, {}});
     }
     variable.memory = group_block(variable.name, size, granule, variable.memory);

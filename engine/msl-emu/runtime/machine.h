@@ -29,6 +29,8 @@ void name_thread(Thread& thread, const Shape& shape, const unsigned (&position)[
 void group_extent(const Shape& shape, const unsigned (&position)[3], unsigned (&size)[3]);
 /// Whether `address` lies below the running thread's stack, where nothing may be.
 bool below_stack(std::uintptr_t address);
+/// End of the running thread's stack; 0 outside a kernel.
+std::uintptr_t stack_end();
 /// Whether `address` lies in the running thread's stack or in the program's own data. Mode fibers only.
 bool is_private(std::uintptr_t address);
 /// Poisoned memory for a threadgroup variable of the running group.

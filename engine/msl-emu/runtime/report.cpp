@@ -8,7 +8,7 @@
 #endif
 
 #if !defined(__APPLE__)
-extern "C" char __executable_start, _end;
+extern "C" char __executable_start, etext, _end;
 #endif
 
 namespace emu {
@@ -52,6 +52,11 @@ void put_where(Text& line, const char* name, const Where& where) {
     (line << "\"file\":").quoted(where.file) << ",\"line\":" << std::uint64_t{where.line} << ",";
   }
   line << "\"pc\":" << std::uint64_t{where.pc ? file_address(where.pc) : 0};
+  line << ",\"callers\":[";
+  for (std::size_t i = 0; i < sizeof where.callers / sizeof *where.callers && where.callers[i]; ++i) {
+    line << (i ? "," : "") << std::uint64_t{file_address(where.callers[i])};
+  }
+  line << "]";
   if (where.thread.known) {
     line << ",\"thread\":{\"group\":";
     put_triple(line, where.thread.group);
@@ -112,11 +117,22 @@ void end_with(const Report& report) {
   _exit(exit_fault);
 }
 
-std::uintptr_t file_address(std::uintptr_t pc) {
+std::uintptr_t code_start() {
 #if defined(__APPLE__)
-  return pc - static_cast<std::uintptr_t>(_dyld_get_image_vmaddr_slide(0));
+  return static_cast<std::uintptr_t>(_dyld_get_image_vmaddr_slide(0));
 #else
-  return pc; // linked with -no-pie
+  return reinterpret_cast<std::uintptr_t>(&__executable_start); // linked with -pie: its first address in the file is 0
+#endif
+}
+
+std::uintptr_t file_address(std::uintptr_t pc) { return pc - code_start(); }
+
+bool in_code(std::uintptr_t address) {
+#if defined(__APPLE__)
+  (void)address;
+  return false;
+#else
+  return address >= reinterpret_cast<std::uintptr_t>(&__executable_start) && address < reinterpret_cast<std::uintptr_t>(&etext);
 #endif
 }
 
@@ -130,12 +146,12 @@ bool in_program(std::uintptr_t address) {
 }
 
 void report(const char* kind, const char* message, Site site) {
-  const Where at{site.file, static_cast<unsigned>(site.line), 0, running_thread()};
+  const Where at{site.file, static_cast<unsigned>(site.line), 0, running_thread(), {}};
   write_fault({kind, "headers", message, at, {}});
 }
 
 void fail(const char* kind, const char* message, Site site) {
-  const Where at{site.file, static_cast<unsigned>(site.line), 0, running_thread()};
+  const Where at{site.file, static_cast<unsigned>(site.line), 0, running_thread(), {}};
   end_with({kind, "headers", message, at, {}});
 }
 

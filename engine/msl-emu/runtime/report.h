@@ -21,6 +21,8 @@ struct Where {
   unsigned line = 0;
   std::uintptr_t pc = 0;
   ThreadName thread = {};
+  /// Where `pc` lies outside the kernel: addresses on the stack that may be its callers', innermost first.
+  std::uintptr_t callers[8] = {};
 };
 
 struct Report {
@@ -44,8 +46,12 @@ extern std::uint64_t report_seed;
 
 /// The running thread's name; unknown outside a kernel.
 ThreadName running_thread();
+/// Whether `address` lies in the executable's instructions.
+bool in_code(std::uintptr_t address);
 /// Whether `address` lies in the executable: its constants and variables.
 bool in_program(std::uintptr_t address);
+/// Where the executable's address 0 was loaded.
+std::uintptr_t code_start();
 /// `pc` as the executable file has it.
 std::uintptr_t file_address(std::uintptr_t pc);
 

@@ -49,8 +49,8 @@ Meeting meeting_of(const Seat& seat, bool quad) {
 
 namespace {
 Where place_of(const Seat& seat) {
-  if (seat.state == State::ended) return {nullptr, 0, 0, name_of(seat)};
-  return {seat.site.file, static_cast<unsigned>(seat.site.line), 0, name_of(seat)};
+  if (seat.state == State::ended) return {nullptr, 0, 0, name_of(seat), {}};
+  return {seat.site.file, static_cast<unsigned>(seat.site.line), 0, name_of(seat), {}};
 }
 } // namespace
 

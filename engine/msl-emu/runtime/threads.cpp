@@ -203,6 +203,10 @@ bool below_stack(std::uintptr_t address) {
   return false;
 }
 
+std::uintptr_t stack_end() {
+  return me == nobody ? 0 : reinterpret_cast<std::uintptr_t>(workers[worker_of[me]].stack + stack_bytes);
+}
+
 void open_machine(unsigned threads, std::uint64_t groups) {
   block_count = groups < max_blocks ? groups + 1 : max_blocks;
   blocks = &map_region("threadgroup memory", block_count * block_bytes, Kind::group, 1);

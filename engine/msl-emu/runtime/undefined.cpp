@@ -49,7 +49,7 @@ bool is_plain(const void* data) {
 }
 
 void undefined(const char* kind, const Text& text, const SourceLocation& at, std::uintptr_t pc) {
-  write_fault({kind, "undefined", text.c_str(), {at.file, at.line, pc, running_thread()}, {}});
+  write_fault({kind, "undefined", text.c_str(), {at.file, at.line, pc, running_thread(), {}}, {}});
 }
 
 /// A value as the handlers get it: in the argument where it fits a register.
@@ -92,7 +92,7 @@ void __ubsan_handle_divrem_overflow(emu::OverflowData* data, std::uintptr_t a, s
   emu::put_value(text, *data->type, a) << " divided by ";
   emu::put_value(text, *data->type, b);
   // The processor may trap on the division itself.
-  emu::end_with({"arithmetic", "undefined", text.c_str(), {data->at.file, data->at.line, EMU_PC, emu::running_thread()}, {}});
+  emu::end_with({"arithmetic", "undefined", text.c_str(), {data->at.file, data->at.line, EMU_PC, emu::running_thread(), {}}, {}});
 }
 
 void __ubsan_handle_shift_out_of_bounds(emu::ShiftData* data, std::uintptr_t a, std::uintptr_t b) {

@@ -27,7 +27,10 @@ impl<'a> Placed<'a> {
         let natural = row_major(&shape);
         let size = input.storage.dtype().size();
         let bytes: &'a [u8] = input.storage.bytes();
-        let is_natural = shape.iter().zip(natural.iter().zip(&input.strides)).all(|(&extent, (a, b))| extent == 1 || a == b);
+        let is_natural = shape
+            .iter()
+            .zip(natural.iter().zip(&input.strides))
+            .all(|(&extent, (a, b))| extent == 1 || a == b);
         let (low, high) = reach(input).unwrap_or((0, -1));
         // A negative stride reaches below the first element, which no buffer can hold: MLX copies, too, then.
         if (copy && !is_natural) || low < input.offset as i128 {
@@ -35,7 +38,11 @@ impl<'a> Placed<'a> {
         }
         let from = input.offset * size;
         let to = (high + 1) as usize * size;
-        Self { bytes: Cow::Borrowed(&bytes[from.min(to)..to]), shape, strides: input.strides.clone() }
+        Self {
+            bytes: Cow::Borrowed(&bytes[from.min(to)..to]),
+            shape,
+            strides: input.strides.clone(),
+        }
     }
 
     fn integers<const N: usize, T: Copy>(values: &[T], element: impl Fn(T) -> [u8; N]) -> Vec<u8> {
@@ -46,7 +53,9 @@ impl<'a> Placed<'a> {
     pub(crate) fn bytes_for(&self, buffer: &Buffer) -> Cow<'_, [u8]> {
         match buffer.holds {
             Holds::Input(_) | Holds::Output(_) => Cow::Borrowed(&self.bytes),
-            Holds::Shape(_) => Cow::Owned(Self::integers(&self.shape, |extent| (extent as i32).to_le_bytes())),
+            Holds::Shape(_) => {
+                Cow::Owned(Self::integers(&self.shape, |extent| (extent as i32).to_le_bytes()))
+            }
             Holds::Strides(_) => Cow::Owned(Self::integers(&self.strides, i64::to_le_bytes)),
             Holds::Ndim(_) => Cow::Owned((self.shape.len() as i32).to_le_bytes().to_vec()),
         }
@@ -60,7 +69,8 @@ fn gather(input: &Input<'_>, size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(count * size);
     let mut index = vec![0_usize; input.shape.len()];
     for _ in 0..count {
-        let steps = index.iter().zip(&input.strides).map(|(&i, &stride)| i as i64 * stride).sum::<i64>();
+        let steps =
+            index.iter().zip(&input.strides).map(|(&i, &stride)| i as i64 * stride).sum::<i64>();
         let at = (input.offset as i64 + steps) as usize * size;
         out.extend_from_slice(&bytes[at..at + size]);
         for axis in (0..index.len()).rev() {
@@ -75,7 +85,12 @@ fn gather(input: &Input<'_>, size: usize) -> Vec<u8> {
 }
 
 /// An output full of its initial value, rounded to its dtype as MLX converts a float.
-pub(crate) fn filled(name: &str, dtype: Dtype, shape: &[usize], value: f32) -> Result<HostTensor, EmuError> {
+pub(crate) fn filled(
+    name: &str,
+    dtype: Dtype,
+    shape: &[usize],
+    value: f32,
+) -> Result<HostTensor, EmuError> {
     let value = match dtype {
         Dtype::Bool => f64::from(u8::from(value != 0.0)),
         _ if dtype.is_float() => f64::from(value),

@@ -21,7 +21,12 @@ pub(crate) struct Built {
 }
 
 /// Compiles `unit`, or finds it compiled.
-pub(crate) fn build(kernel: &Kernel, unit: &Unit, extra: &[&str], options: &Options) -> Result<Built, EmuError> {
+pub(crate) fn build(
+    kernel: &Kernel,
+    unit: &Unit,
+    extra: &[&str],
+    options: &Options,
+) -> Result<Built, EmuError> {
     let compiler = Compiler::find(options)?;
     let digest = digest(&compiler, unit, extra, options.mode);
     let folder = options.cache.join(format!("kernel-{digest}"));
@@ -66,7 +71,7 @@ fn runtime_digest(compiler: &Compiler, mode: Mode) -> String {
     add(compiler.path.as_os_str().as_encoded_bytes());
     add(compiler.version.as_bytes());
     add(mode.name().as_bytes());
-    for flag in compiler.common(mode) {
+    for flag in Compiler::common(mode) {
         add(flag.as_encoded_bytes());
     }
     for (name, text) in HEADERS.iter().chain(RUNTIME) {
@@ -90,13 +95,28 @@ fn runtime(compiler: &Compiler, options: &Options) -> Result<PathBuf, EmuError> 
     }
     for name in runtime_sources(options.mode) {
         let mut command = Command::new(&compiler.path);
-        command.current_dir(scratch.path()).args(compiler.common(options.mode)).args(["-O2", "-Iinclude", "-Iruntime", "-c"]);
+        command.current_dir(scratch.path()).args(Compiler::common(options.mode)).args([
+            "-O2",
+            "-Iinclude",
+            "-Iruntime",
+            "-c",
+        ]);
         command.arg(format!("runtime/{name}")).arg("-o").arg(format!("{name}.o"));
         let messages = scratch.path().join("messages");
         match child::run(&mut command, &messages, options.compile_limit)? {
             Some(status) if status.success() => {}
-            None => return Err(EmuError::CompileTimeout { kernel: format!("runtime/{name}"), limit: options.compile_limit }),
-            Some(_) => return Err(EmuError::Internal(format!("runtime/{name} does not compile: {}", child::messages(&messages)))),
+            None => {
+                return Err(EmuError::CompileTimeout {
+                    kernel: format!("runtime/{name}"),
+                    limit: options.compile_limit,
+                });
+            }
+            Some(_) => {
+                return Err(EmuError::Internal(format!(
+                    "runtime/{name} does not compile: {}",
+                    child::messages(&messages)
+                )));
+            }
         }
     }
     publish(scratch, &folder)?;
@@ -106,7 +126,9 @@ fn runtime(compiler: &Compiler, options: &Options) -> Result<PathBuf, EmuError> 
 /// Sources of the runtime in `mode`: fibers or threads, and the rest.
 fn runtime_sources(mode: Mode) -> impl Iterator<Item = &'static str> {
     let other = if mode == Mode::Threads { "fibers.cpp" } else { "threads.cpp" };
-    RUNTIME.iter().map(|(name, _)| *name).filter(move |name| name.ends_with(".cpp") && *name != other)
+    RUNTIME.iter().map(|(name, _)| *name).filter(move |name| {
+        Path::new(name).extension().is_some_and(|kind| kind == "cpp") && *name != other
+    })
 }
 
 fn compile(
@@ -123,21 +145,39 @@ fn compile(
     }
     write(&scratch.join("unit.cpp"), &unit.text)?;
     let mut command = Command::new(&compiler.path);
-    command.current_dir(scratch).args(compiler.common(options.mode)).args(compiler.kernel(options.mode)).args(extra);
-    command.arg("-I").arg(runtime.join("include")).args(["-I", "headers", "-c", "unit.cpp", "-o", "unit.o"]);
+    command
+        .current_dir(scratch)
+        .args(Compiler::common(options.mode))
+        .args(compiler.kernel(options.mode))
+        .args(extra);
+    command
+        .arg("-I")
+        .arg(runtime.join("include"))
+        .args(["-I", "headers", "-c", "unit.cpp", "-o", "unit.o"]);
     run_compiler(command, kernel, unit, scratch, options)?;
     let mut link = Command::new(&compiler.path);
     link.current_dir(scratch).args(Compiler::link(options.mode)).arg("unit.o");
-    link.args(runtime_sources(options.mode).map(|name| OsString::from(runtime.join(format!("{name}.o")))));
+    link.args(
+        runtime_sources(options.mode).map(|name| OsString::from(runtime.join(format!("{name}.o")))),
+    );
     link.args(["-o", "kernel"]);
     let messages = scratch.join("link");
     match child::run(&mut link, &messages, options.compile_limit)? {
         Some(status) if status.success() => Ok(()),
-        _ => Err(EmuError::Internal(format!("the kernel does not link: {}", child::messages(&messages)))),
+        _ => Err(EmuError::Internal(format!(
+            "the kernel does not link: {}",
+            child::messages(&messages)
+        ))),
     }
 }
 
-fn run_compiler(mut command: Command, kernel: &Kernel, unit: &Unit, scratch: &Path, options: &Options) -> Result<(), EmuError> {
+fn run_compiler(
+    mut command: Command,
+    kernel: &Kernel,
+    unit: &Unit,
+    scratch: &Path,
+    options: &Options,
+) -> Result<(), EmuError> {
     let messages = scratch.join("messages");
     let kernel = kernel.name.clone();
     match child::run(&mut command, &messages, options.compile_limit)? {
@@ -145,7 +185,10 @@ fn run_compiler(mut command: Command, kernel: &Kernel, unit: &Unit, scratch: &Pa
         Some(status) if status.success() => Ok(()),
         Some(_) => {
             let messages = child::messages(&messages);
-            let place = messages.lines().filter(|line| line.contains("error:")).find_map(|line| place_of(line, &unit.files));
+            let place = messages
+                .lines()
+                .filter(|line| line.contains("error:"))
+                .find_map(|line| place_of(line, &unit.files));
             Err(EmuError::Compile { kernel, place, messages })
         }
     }
@@ -169,7 +212,11 @@ fn write(path: &Path, text: &str) -> Result<(), EmuError> {
 }
 
 fn scratch(cache: &Path) -> Result<tempfile::TempDir, EmuError> {
-    let fail = |source: io::Error| EmuError::Io { doing: "making a folder in", path: cache.to_owned(), source };
+    let fail = |source: io::Error| EmuError::Io {
+        doing: "making a folder in",
+        path: cache.to_owned(),
+        source,
+    };
     fs::create_dir_all(cache).map_err(fail)?;
     tempfile::Builder::new().prefix("building-").tempdir_in(cache).map_err(fail)
 }

@@ -25,7 +25,10 @@ pub(crate) fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), EmuError
     }
     for (name, output) in kernel.outputs.iter().zip(&launch.outputs) {
         let Output { dtype, shape } = output;
-        let len = shape.iter().try_fold(1_usize, |len, &extent| len.checked_mul(extent)).unwrap_or(usize::MAX);
+        let len = shape
+            .iter()
+            .try_fold(1_usize, |len, &extent| len.checked_mul(extent))
+            .unwrap_or(usize::MAX);
         size("output", name, *dtype, len)?;
     }
     for (name, value) in &launch.template {
@@ -51,7 +54,9 @@ fn size(what: &'static str, name: &str, dtype: Dtype, len: usize) -> Result<(), 
 
 fn names(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), EmuError> {
     // MLX puts the kernel's name behind a prefix, so a digit may begin it.
-    if kernel.name.is_empty() || !kernel.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+    if kernel.name.is_empty()
+        || !kernel.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    {
         return Err(EmuError::Name { what: "kernel", name: kernel.name.clone() });
     }
     let mut seen = BTreeSet::new();
@@ -78,7 +83,9 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 /// MLX writes the arguments into the function's name, where a sign cannot stand.
 fn negative(name: &str, value: TemplateArg) -> Result<(), EmuError> {
     match value {
-        TemplateArg::Int(value) if value < 0 => Err(EmuError::Negative { name: name.to_owned(), value }),
+        TemplateArg::Int(value) if value < 0 => {
+            Err(EmuError::Negative { name: name.to_owned(), value })
+        }
         _ => Ok(()),
     }
 }
@@ -92,7 +99,8 @@ fn count(kernel: &Kernel, what: &'static str, wanted: usize, found: usize) -> Re
 
 fn view(name: &str, input: &Input<'_>) -> Result<(), EmuError> {
     let len = input.storage.len();
-    let fits = input.shape.len() == input.strides.len() && reach(input).is_some_and(|(low, high)| low >= 0 && high < len as i128);
+    let fits = input.shape.len() == input.strides.len()
+        && reach(input).is_some_and(|(low, high)| low >= 0 && high < len as i128);
     if fits || (input.shape.contains(&0) && input.shape.len() == input.strides.len()) {
         return Ok(());
     }
@@ -109,7 +117,10 @@ fn view(name: &str, input: &Input<'_>) -> Result<(), EmuError> {
 pub(crate) fn reach(input: &Input<'_>) -> Option<(i128, i128)> {
     let (mut low, mut high) = (input.offset as i128, input.offset as i128);
     for (&extent, &stride) in input.shape.iter().zip(&input.strides) {
-        let step = (extent as i128).checked_sub(1).filter(|&last| last >= 0)?.checked_mul(i128::from(stride))?;
+        let step = (extent as i128)
+            .checked_sub(1)
+            .filter(|&last| last >= 0)?
+            .checked_mul(i128::from(stride))?;
         low += step.min(0);
         high += step.max(0);
     }
@@ -122,9 +133,16 @@ fn extents(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), EmuError> {
             return Err(EmuError::Extent { kernel: kernel.name.clone(), what, found });
         }
     }
-    let found = threads_per_group(launch).iter().map(|&extent| u64::from(extent)).fold(1, u64::saturating_mul);
+    let found = threads_per_group(launch)
+        .iter()
+        .map(|&extent| u64::from(extent))
+        .fold(1, u64::saturating_mul);
     if found > MAX_GROUP {
-        return Err(EmuError::GroupTooLarge { kernel: kernel.name.clone(), found, limit: MAX_GROUP });
+        return Err(EmuError::GroupTooLarge {
+            kernel: kernel.name.clone(),
+            found,
+            limit: MAX_GROUP,
+        });
     }
     Ok(())
 }

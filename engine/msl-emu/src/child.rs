@@ -10,7 +10,11 @@ use std::{fs, io};
 use crate::EmuError;
 
 /// Runs `command` with its messages going to the file `messages`; `None` when it had to be killed at the limit.
-pub(crate) fn run(command: &mut Command, messages: &Path, limit: Duration) -> Result<Option<ExitStatus>, EmuError> {
+pub(crate) fn run(
+    command: &mut Command,
+    messages: &Path,
+    limit: Duration,
+) -> Result<Option<ExitStatus>, EmuError> {
     let fail = |doing, path: &Path| {
         let path = path.to_owned();
         move |source: io::Error| EmuError::Io { doing, path, source }
@@ -31,7 +35,11 @@ pub(crate) fn run(command: &mut Command, messages: &Path, limit: Duration) -> Re
             return Ok(None);
         }
         let past = start.elapsed();
-        sleep(if past < Duration::from_millis(50) { Duration::from_millis(1) } else { Duration::from_millis(5) });
+        sleep(if past < Duration::from_millis(50) {
+            Duration::from_millis(1)
+        } else {
+            Duration::from_millis(5)
+        });
     }
 }
 

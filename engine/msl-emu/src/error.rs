@@ -38,7 +38,9 @@ pub enum EmuError {
         found: usize,
     },
     /// A view that leaves its storage.
-    #[error("input `{name}`: shape {shape:?} with strides {strides:?} from element {offset} leaves the {len} elements of its storage")]
+    #[error(
+        "input `{name}`: shape {shape:?} with strides {strides:?} from element {offset} leaves the {len} elements of its storage"
+    )]
     View {
         /// The input.
         name: String,
@@ -94,12 +96,23 @@ pub enum EmuError {
         limit: usize,
     },
     /// A negative template argument, which MLX writes into the function's name.
-    #[error("template argument `{name}` is {value}: MLX makes it part of the function's name, which is then no identifier")]
+    #[error(
+        "template argument `{name}` is {value}: MLX makes it part of the function's name, which is then no identifier"
+    )]
     Negative {
         /// The argument.
         name: String,
         /// Its value.
         value: i32,
+    },
+    /// A signature that MLX writes wrongly.
+    #[error(
+        "kernel `{kernel}`: MLX closes the signature after the first of several outputs when the body uses a shape, strides or ndim \
+         but no thread attribute; mention one, e.g. thread_position_in_grid"
+    )]
+    NoAttribute {
+        /// The kernel.
+        kernel: String,
     },
     /// No order to run, or too many.
     #[error("{found} seeds, wanted 1 to {limit}")]

@@ -39,6 +39,8 @@ pub(crate) struct RawPlace {
     pub file: Option<String>,
     pub line: Option<u32>,
     pub pc: u64,
+    /// Where `pc` may lie outside the kernel: what may be its callers, innermost first.
+    pub callers: Vec<u64>,
     pub thread: Option<ThreadId>,
 }
 
@@ -54,9 +56,16 @@ pub(crate) struct Ran {
 }
 
 /// Runs `built` in a fresh folder.
-pub(crate) fn execute(built: &Built, wrapper: &Wrapper, kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Ran, EmuError> {
+pub(crate) fn execute(
+    built: &Built,
+    wrapper: &Wrapper,
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    options: &Options,
+) -> Result<Ran, EmuError> {
     let folder = tempfile::tempdir().map_err(io_error("making a folder", Path::new("temp")))?;
-    let seeds: &[u64] = if options.mode == Mode::Threads { &options.seeds[..1] } else { &options.seeds };
+    let seeds: &[u64] =
+        if options.mode == Mode::Threads { &options.seeds[..1] } else { &options.seeds };
     write_launch(folder.path(), wrapper, kernel, launch, seeds, options)?;
     let mut command = Command::new(&built.executable);
     command.current_dir(folder.path()).env_clear().envs(sanitizer_options());
@@ -64,11 +73,18 @@ pub(crate) fn execute(built: &Built, wrapper: &Wrapper, kernel: &Kernel, launch:
     let status = child::run(&mut command, &messages, options.time_limit + GRACE)?;
     let faults = read_faults(folder.path())?;
     let crash = status.and_then(|status| crash(status, &faults, &messages));
-    if status.is_some_and(|status| !matches!(status.code(), None | Some(0 | EXIT_FAULT))) && faults.is_empty() {
-        return Err(EmuError::Internal(format!("the executable refuses: {}", child::messages(&messages))));
+    if status.is_some_and(|status| !matches!(status.code(), None | Some(0 | EXIT_FAULT)))
+        && faults.is_empty()
+    {
+        return Err(EmuError::Internal(format!(
+            "the executable refuses: {}",
+            child::messages(&messages)
+        )));
     }
     let outputs = read_outputs(folder.path(), wrapper, launch, seeds.len())?;
-    let elapsed = fs::read_to_string(folder.path().join("elapsed")).ok().and_then(|text| text.trim().parse().ok());
+    let elapsed = fs::read_to_string(folder.path().join("elapsed"))
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
     let elapsed = Duration::from_nanos(elapsed.unwrap_or(0));
     Ok(Ran { faults, outputs, elapsed, crash, timed_out: status.is_none() })
 }
@@ -80,7 +96,10 @@ fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Em
 /// Options of the sanitizers' runtimes: go on after a race, stop at an address; addresses are ours to name.
 fn sanitizer_options() -> [(&'static str, &'static str); 2] {
     [
-        ("ASAN_OPTIONS", "detect_leaks=0:symbolize=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:allow_user_segv_handler=1:use_sigaltstack=0"),
+        (
+            "ASAN_OPTIONS",
+            "detect_leaks=0:symbolize=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:allow_user_segv_handler=1:use_sigaltstack=0",
+        ),
         (
             "TSAN_OPTIONS",
             "symbolize=0:exitcode=0:halt_on_error=0:report_thread_leaks=0:report_signal_unsafe=0:atexit_sleep_ms=0:\
@@ -99,7 +118,10 @@ fn write_launch(
 ) -> Result<(), EmuError> {
     let [gx, gy, gz] = launch.grid;
     let [tx, ty, tz] = threads_per_group(launch);
-    let mut text = format!("grid {gx} {gy} {gz}\ngroup {tx} {ty} {tz}\nlimit {}\n", options.time_limit.as_millis());
+    let mut text = format!(
+        "grid {gx} {gy} {gz}\ngroup {tx} {ty} {tz}\nlimit {}\n",
+        options.time_limit.as_millis()
+    );
     for seed in seeds {
         let _ = writeln!(text, "seed {seed}");
     }
@@ -110,14 +132,23 @@ fn write_launch(
             let output = &launch.outputs[output];
             let bytes = output.shape.iter().product::<usize>() * output.dtype.size();
             let initialised = u8::from(launch.init_value.is_some());
-            let _ = writeln!(text, "output {} {bytes} {} {initialised}", buffer.name, output.dtype.size());
+            let _ = writeln!(
+                text,
+                "output {} {bytes} {} {initialised}",
+                buffer.name,
+                output.dtype.size()
+            );
             if let Some(value) = launch.init_value {
                 let filled = filled(&buffer.name, output.dtype, &output.shape, value)?;
                 fs::write(&path, filled.bytes()).map_err(io_error("writing", &path))?;
             }
             continue;
         }
-        let (Holds::Input(input) | Holds::Shape(input) | Holds::Strides(input) | Holds::Ndim(input) | Holds::Output(input)) = buffer.holds;
+        let (Holds::Input(input)
+        | Holds::Shape(input)
+        | Holds::Strides(input)
+        | Holds::Ndim(input)
+        | Holds::Output(input)) = buffer.holds;
         let bytes = inputs[input].bytes_for(buffer);
         let element = match buffer.holds {
             Holds::Input(_) => launch.inputs[input].storage.dtype().size(),
@@ -133,7 +164,10 @@ fn write_launch(
 
 fn read_faults(folder: &Path) -> Result<Vec<RawFault>, EmuError> {
     let text = fs::read_to_string(folder.join("faults")).unwrap_or_default();
-    let parse = |line| serde_json::from_str(line).map_err(|error| EmuError::Internal(format!("fault line `{line}`: {error}")));
+    let parse = |line| {
+        serde_json::from_str(line)
+            .map_err(|error| EmuError::Internal(format!("fault line `{line}`: {error}")))
+    };
     text.lines().map(parse).collect()
 }
 
@@ -141,10 +175,17 @@ fn crash(status: ExitStatus, faults: &[RawFault], messages: &Path) -> Option<Str
     let signal = status.signal()?;
     let said = child::messages(messages);
     let last: Vec<_> = said.lines().take(12).collect();
-    faults.is_empty().then(|| format!("the process ended with signal {signal}: {}", last.join(" | ")))
+    faults
+        .is_empty()
+        .then(|| format!("the process ended with signal {signal}: {}", last.join(" | ")))
 }
 
-fn read_outputs(folder: &Path, wrapper: &Wrapper, launch: &Launch<'_>, seeds: usize) -> Result<Vec<Vec<HostTensor>>, EmuError> {
+fn read_outputs(
+    folder: &Path,
+    wrapper: &Wrapper,
+    launch: &Launch<'_>,
+    seeds: usize,
+) -> Result<Vec<Vec<HostTensor>>, EmuError> {
     let mut all = Vec::new();
     for seed in 0..seeds {
         let mut outputs = Vec::new();

@@ -24,7 +24,13 @@ pub(crate) struct Token {
 
 /// Splits `text`; comments and blanks are left out.
 pub(crate) fn tokens(text: &str) -> Vec<Token> {
-    let mut lexer = Lexer { bytes: text.as_bytes(), at: 0, directive: false, line_start: true, found: Vec::new() };
+    let mut lexer = Lexer {
+        bytes: text.as_bytes(),
+        at: 0,
+        directive: false,
+        line_start: true,
+        found: Vec::new(),
+    };
     while lexer.at < lexer.bytes.len() {
         lexer.step();
     }
@@ -53,7 +59,9 @@ impl Lexer<'_> {
             (b'R', b'"') => self.raw_string(),
             (b'"' | b'\'', _) => self.quoted(),
             (byte, _) if byte.is_ascii_whitespace() => self.at += 1,
-            (byte, next) if byte.is_ascii_digit() || (byte == b'.' && next.is_ascii_digit()) => self.number(),
+            (byte, next) if byte.is_ascii_digit() || (byte == b'.' && next.is_ascii_digit()) => {
+                self.number();
+            }
             (byte, _) if is_word(byte) => self.run(Kind::Word, is_word),
             (byte, _) => self.mark(byte),
         }
@@ -107,7 +115,8 @@ impl Lexer<'_> {
     fn number(&mut self) {
         let from = self.at;
         loop {
-            let signed = matches!(self.peek(0), b'e' | b'E' | b'p' | b'P') && matches!(self.peek(1), b'+' | b'-');
+            let signed = matches!(self.peek(0), b'e' | b'E' | b'p' | b'P')
+                && matches!(self.peek(1), b'+' | b'-');
             let separated = self.peek(0) == b'\'' && is_word(self.peek(1));
             if signed || separated {
                 self.at += 2;
@@ -145,12 +154,19 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<&str> {
-        tokens(text).iter().filter(|token| token.kind == Kind::Word).map(|token| &text[token.range.clone()]).collect()
+        tokens(text)
+            .iter()
+            .filter(|token| token.kind == Kind::Word)
+            .map(|token| &text[token.range.clone()])
+            .collect()
     }
 
     #[test]
     fn comments_strings_and_numbers_hold_no_words() {
-        assert_eq!(words("a // device\n/* thread */ b \"constant\" 'c' 1e-5f 0x1p+3 1'000u d"), ["a", "b", "d"]);
+        assert_eq!(
+            words("a // device\n/* thread */ b \"constant\" 'c' 1e-5f 0x1p+3 1'000u d"),
+            ["a", "b", "d"]
+        );
         assert_eq!(words("R\"x( device )\" )x\" e"), ["e"]);
     }
 

@@ -21,7 +21,8 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 4] = [Self::Fibers, Self::FibersAddress, Self::FibersPlain, Self::Threads];
+    pub const ALL: [Self; 4] =
+        [Self::Fibers, Self::FibersAddress, Self::FibersPlain, Self::Threads];
 
     /// Name on the command line and in reports.
     pub const fn name(self) -> &'static str {
@@ -50,7 +51,8 @@ pub struct Options {
     pub cache: PathBuf,
     /// Folders that hold the headers a kernel may include, e.g. `mlx/include` of an MLX wheel.
     pub include: Vec<PathBuf>,
-    /// The compiler; `None` looks for `clang++`, then `g++`.
+    /// The compiler; `None` takes what the environment variable `CXX` names, else `g++` or `clang++` from `PATH`
+    /// (the other way round on macOS).
     pub compiler: Option<PathBuf>,
 }
 
@@ -60,8 +62,8 @@ impl Default for Options {
         Self {
             mode: Mode::Fibers,
             seeds: vec![0, 1, 2],
-            time_limit: Duration::from_secs(60),
-            compile_limit: Duration::from_secs(120),
+            time_limit: Duration::from_mins(1),
+            compile_limit: Duration::from_mins(2),
             cache: std::env::temp_dir().join("mlx-parity-msl-emu"),
             include: Vec::new(),
             compiler: None,

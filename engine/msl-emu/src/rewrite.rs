@@ -1,10 +1,17 @@
 //! Metal text to C++ text on the same lines: address spaces go, threadgroup variables come from the runtime.
 
+use std::fmt::Write as _;
+
 use crate::EmuError;
 use crate::lexer::{Kind, Token, tokens};
 
 /// Rewrites `text`, the lines of `file` from `line` on. Variables get numbers from `next_variable` on.
-pub(crate) fn rewrite(text: &str, file: &str, line: u32, next_variable: &mut u32) -> Result<String, EmuError> {
+pub(crate) fn rewrite(
+    text: &str,
+    file: &str,
+    line: u32,
+    next_variable: &mut u32,
+) -> Result<String, EmuError> {
     let mut rewriter = Rewriter { text, file, line, tokens: tokens(text), edits: Vec::new() };
     rewriter.visit(next_variable)?;
     Ok(rewriter.apply())
@@ -55,8 +62,11 @@ impl Rewriter<'_> {
     /// `const`, unless the declaration says `const` or `constexpr` already.
     fn constant(&mut self, index: usize) {
         let is_const = |word: &str| matches!(word, "const" | "constexpr");
-        let before = (0..index).rev().take_while(|&i| self.in_specifiers(i)).any(|i| is_const(self.word(i)));
-        let after = (index + 1..self.tokens.len()).take_while(|&i| self.in_specifiers(i)).any(|i| is_const(self.word(i)));
+        let before =
+            (0..index).rev().take_while(|&i| self.in_specifiers(i)).any(|i| is_const(self.word(i)));
+        let after = (index + 1..self.tokens.len())
+            .take_while(|&i| self.in_specifiers(i))
+            .any(|i| is_const(self.word(i)));
         self.replace(index, if before || after { "" } else { "const" });
     }
 
@@ -76,9 +86,10 @@ impl Rewriter<'_> {
                     let at = self.tokens[name].range.start;
                     let name = self.word(name);
                     let typed = format!("emu_threadgroup_{name}");
-                    bindings.push_str(&format!(
+                    let _ = write!(
+                        bindings,
                         " {typed}& {name} = ::emu::group_memory<{typed}, {next_variable}>(\"{name}\");"
-                    ));
+                    );
                     *next_variable += 1;
                     self.edits.push(Edit { at, remove: 0, insert: "emu_threadgroup_".to_owned() });
                 }
@@ -96,7 +107,9 @@ impl Rewriter<'_> {
         while first > 0 && matches!(self.word(first - 1), "const" | "volatile" | "static") {
             first -= 1;
         }
-        let starts = first == 0 || matches!(self.word(first - 1), ";" | "{" | "}") || self.tokens[first - 1].kind == Kind::DirectiveEnd;
+        let starts = first == 0
+            || matches!(self.word(first - 1), ";" | "{" | "}")
+            || self.tokens[first - 1].kind == Kind::DirectiveEnd;
         if !starts || self.tokens[index].directive {
             return Ok(None);
         }
@@ -161,18 +174,30 @@ mod tests {
 
     #[test]
     fn address_spaces_of_types_go() {
-        assert_eq!(rewritten("const device float* a; thread int& x = y;"), "const  float* a;  int& x = y;");
+        assert_eq!(
+            rewritten("const device float* a; thread int& x = y;"),
+            "const  float* a;  int& x = y;"
+        );
         assert_eq!(rewritten("threadgroup float* p = q;"), " float* p = q;");
         assert_eq!(rewritten("f((threadgroup uint*)a);"), "f(( uint*)a);");
-        assert_eq!(rewritten("void f(threadgroup T (&a)[4], uint i [[threadgroup(0)]])"), "void f( T (&a)[4], uint i [[threadgroup(0)]])");
+        assert_eq!(
+            rewritten("void f(threadgroup T (&a)[4], uint i [[threadgroup(0)]])"),
+            "void f( T (&a)[4], uint i [[threadgroup(0)]])"
+        );
     }
 
     #[test]
     fn constant_is_const_once() {
         assert_eq!(rewritten("const constant int* s"), "const  int* s");
         assert_eq!(rewritten("constant float t[2] = {1, 2};"), "const float t[2] = {1, 2};");
-        assert_eq!(rewritten("static constexpr constant int n = 8;"), "static constexpr  int n = 8;");
-        assert_eq!(rewritten("constant vec<T> const& v, constant T* p"), " vec<T> const& v, const T* p");
+        assert_eq!(
+            rewritten("static constexpr constant int n = 8;"),
+            "static constexpr  int n = 8;"
+        );
+        assert_eq!(
+            rewritten("constant vec<T> const& v, constant T* p"),
+            " vec<T> const& v, const T* p"
+        );
     }
 
     #[test]
@@ -183,13 +208,20 @@ mod tests {
              emu_threadgroup_a& a = ::emu::group_memory<emu_threadgroup_a, 0>(\"a\"); \
              emu_threadgroup_b& b = ::emu::group_memory<emu_threadgroup_b, 1>(\"b\"); }"
         );
-        assert!(rewritten("threadgroup vec<T, 4> v[BN];").contains("typedef vec<T, 4> emu_threadgroup_v[BN]; emu"));
+        assert!(
+            rewritten("threadgroup vec<T, 4> v[BN];")
+                .contains("typedef vec<T, 4> emu_threadgroup_v[BN]; emu")
+        );
     }
 
     #[test]
     fn an_initialiser_is_refused_with_its_line() {
-        let error = rewrite("\n threadgroup int n = 0;", "k.metal", 10, &mut 0).expect_err("no initialiser");
-        assert_eq!(error.to_string(), "k.metal:11: a threadgroup variable cannot have an initialiser");
+        let error = rewrite("\n threadgroup int n = 0;", "k.metal", 10, &mut 0)
+            .expect_err("no initialiser");
+        assert_eq!(
+            error.to_string(),
+            "k.metal:11: a threadgroup variable cannot have an initialiser"
+        );
     }
 
     #[test]

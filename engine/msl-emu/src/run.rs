@@ -20,6 +20,9 @@ pub fn run(kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Ou
     check(kernel, launch)?;
     check_seeds(options)?;
     let wrapper = Wrapper::new(kernel, launch)?;
+    if !wrapper.is_well_formed(launch) {
+        return Err(EmuError::NoAttribute { kernel: kernel.name.clone() });
+    }
     let unit = Unit::new(kernel, &wrapper, &options.include)?;
     let built = build(kernel, &unit, &[], options)?;
     let ran = execute(&built, &wrapper, kernel, launch, options)?;
@@ -52,7 +55,8 @@ fn faults(kernel: &Kernel, unit: &Unit, built: &Built, ran: &Ran) -> Result<Vec<
         return Ok(Vec::new());
     }
     let symbols = Symbols::open(&built.executable, &unit.files, &kernel.body)?;
-    let mut faults: Vec<Fault> = ran.faults.iter().map(|raw| resolved(kernel, &symbols, raw)).collect();
+    let mut faults: Vec<Fault> =
+        ran.faults.iter().map(|raw| resolved(kernel, &symbols, raw)).collect();
     if let Some(message) = &ran.crash {
         faults.push(plain(kernel, FaultKind::Crash, message.clone(), "signal"));
     }
@@ -80,7 +84,8 @@ fn plain(kernel: &Kernel, kind: FaultKind, message: String, detector: &str) -> F
 fn resolved(kernel: &Kernel, symbols: &Symbols<'_>, raw: &RawFault) -> Fault {
     let place = |raw: &RawPlace| {
         let site = raw.file.as_ref().and_then(|file| symbols.named(file)).zip(raw.line);
-        site.map(|(file, line)| Place { file, line }).or_else(|| symbols.place(raw.pc))
+        site.map(|(file, line)| Place { file, line })
+            .or_else(|| [raw.pc].iter().chain(&raw.callers).find_map(|&pc| symbols.place(pc)))
     };
     Fault {
         kind: raw.kind,
@@ -98,7 +103,8 @@ fn resolved(kernel: &Kernel, symbols: &Symbols<'_>, raw: &RawFault) -> Fault {
 /// Whether an output may depend on the order of the threads by design: a float that atomics add to.
 fn may_spread(kernel: &Kernel, output: &HostTensor) -> bool {
     let atomic = |source: &&Source| source.text.contains("atomic_");
-    output.dtype().is_float() && (kernel.atomic_outputs || [&kernel.header, &kernel.body].iter().any(atomic))
+    output.dtype().is_float()
+        && (kernel.atomic_outputs || [&kernel.header, &kernel.body].iter().any(atomic))
 }
 
 fn compare_orders(kernel: &Kernel, options: &Options, ran: &Ran, outcome: &mut Outcome) {
@@ -118,7 +124,11 @@ fn compare_orders(kernel: &Kernel, options: &Options, ran: &Ran, outcome: &mut O
             let (here, there) = (options.seeds[0], options.seeds[k + 1]);
             let message = format!(
                 "`{}` differs in {} elements between orders {here} and {there}; the first is element {}: {} and {}",
-                kernel.outputs[i], difference.count, difference.first, a.value_at(difference.first), b.value_at(difference.first)
+                kernel.outputs[i],
+                difference.count,
+                difference.first,
+                a.value_at(difference.first),
+                b.value_at(difference.first)
             );
             let fault = plain(kernel, FaultKind::OrderDependence, message, "permutation");
             outcome.faults.push(Fault { seed: there, ..fault });
@@ -140,7 +150,10 @@ fn difference(a: &HostTensor, b: &HostTensor) -> Option<Difference> {
     let differing: Vec<_> = (0..a.len()).filter(|&i| a.bits_at(i) != b.bits_at(i)).collect();
     let distance = |&i: &usize| (a.value_at(i) - b.value_at(i)).abs();
     // A NaN on one side only is as far as can be.
-    let largest = differing.iter().map(distance).fold(0.0, |most: f64, d| if d.is_nan() { f64::INFINITY } else { most.max(d) });
+    let largest = differing
+        .iter()
+        .map(distance)
+        .fold(0.0, |most: f64, d| if d.is_nan() { f64::INFINITY } else { most.max(d) });
     Some(Difference { count: differing.len(), first: *differing.first()?, largest })
 }
 
@@ -155,7 +168,12 @@ fn uninitialised_locals(
     outcome: &mut Outcome,
 ) -> Result<(), EmuError> {
     let warns = |line: &&str| line.contains("uninitialized") && line.contains("warning:");
-    let Some((place, warning)) = built.warnings.lines().filter(warns).find_map(|line| Some((place_of(line, &unit.files)?, line))) else {
+    let Some((place, warning)) = built
+        .warnings
+        .lines()
+        .filter(warns)
+        .find_map(|line| Some((place_of(line, &unit.files)?, line)))
+    else {
         return Ok(());
     };
     let zeroed = build(kernel, unit, &["-ftrivial-auto-var-init=zero"], options)?;

@@ -16,8 +16,14 @@ pub(crate) struct Symbols<'a> {
 
 impl<'a> Symbols<'a> {
     /// Reads the tables of `executable`; places lie in `files`, of which the kernel's `body` is one.
-    pub(crate) fn open(executable: &Path, files: &'a [String], body: &'a Source) -> Result<Self, EmuError> {
-        let loader = Loader::new(executable).map_err(|error| EmuError::Internal(format!("line tables of {}: {error}", executable.display())))?;
+    pub(crate) fn open(
+        executable: &Path,
+        files: &'a [String],
+        body: &'a Source,
+    ) -> Result<Self, EmuError> {
+        let loader = Loader::new(executable).map_err(|error| {
+            EmuError::Internal(format!("line tables of {}: {error}", executable.display()))
+        })?;
         Ok(Self { loader, files, body })
     }
 

@@ -16,18 +16,24 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// The compiler that the options name, else the first of the platform's usual ones on `PATH`.
+    /// The compiler that the options or `CXX` name, else the first of the platform's usual ones on `PATH`.
     pub(crate) fn find(options: &Options) -> Result<Self, EmuError> {
-        if let Some(path) = &options.compiler {
-            return Self::ask(path).ok_or_else(|| EmuError::NoCompiler { looked: format!("`{}` does not answer", path.display()) });
+        let named = options.compiler.clone().or_else(|| env::var_os("CXX").map(PathBuf::from));
+        if let Some(path) = named {
+            let looked = format!("`{}` does not answer", path.display());
+            return Self::ask(&path).ok_or(EmuError::NoCompiler { looked });
         }
-        let names: &[&str] = if cfg!(target_os = "macos") { &["clang++", "g++"] } else { &["g++", "clang++"] };
+        let names: &[&str] =
+            if cfg!(target_os = "macos") { &["clang++", "g++"] } else { &["g++", "clang++"] };
         let folders = env::var_os("PATH").unwrap_or_default();
-        let candidates = names.iter().flat_map(|name| env::split_paths(&folders).map(move |folder| folder.join(name)));
-        candidates
-            .filter(|path| path.is_file())
-            .find_map(|path| Self::ask(&path))
-            .ok_or_else(|| EmuError::NoCompiler { looked: format!("looked for {} on PATH", names.join(" and ")) })
+        let candidates = names
+            .iter()
+            .flat_map(|name| env::split_paths(&folders).map(move |folder| folder.join(name)));
+        candidates.filter(|path| path.is_file()).find_map(|path| Self::ask(&path)).ok_or_else(
+            || EmuError::NoCompiler {
+                looked: format!("looked for {} on PATH", names.join(" and ")),
+            },
+        )
     }
 
     fn ask(path: &Path) -> Option<Self> {
@@ -42,10 +48,11 @@ impl Compiler {
     }
 
     /// Flags of every compilation in `mode`.
-    pub(crate) fn common(&self, mode: Mode) -> Vec<OsString> {
-        let mut flags: Vec<&str> = vec!["-std=c++20", "-g1", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread"];
+    pub(crate) fn common(mode: Mode) -> Vec<OsString> {
+        let mut flags: Vec<&str> =
+            vec!["-std=c++20", "-g1", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread"];
         if cfg!(target_os = "linux") {
-            flags.extend(["-fno-pie", "-fstack-clash-protection"]);
+            flags.extend(["-fPIE", "-fstack-clash-protection"]);
         }
         if cfg!(target_arch = "x86_64") {
             flags.extend(["-mf16c", "-mfma", "-mavx2"]);
@@ -72,7 +79,12 @@ impl Compiler {
         ];
         // A literal without a suffix is a float in Metal.
         if self.is_clang() {
-            flags.extend(["-Wno-ignored-attributes", "-Wno-unknown-attributes", "-Xclang", "-cl-single-precision-constant"]);
+            flags.extend([
+                "-Wno-ignored-attributes",
+                "-Wno-unknown-attributes",
+                "-Xclang",
+                "-cl-single-precision-constant",
+            ]);
         } else {
             flags.push("-fsingle-precision-constant");
         }
@@ -85,7 +97,10 @@ impl Compiler {
             flags.push(sanitizer);
             flags.push("-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero,bounds,alignment,null,float-cast-overflow");
         }
-        if mode == Mode::Fibers && !self.is_clang() {
+        if mode == Mode::Fibers && self.is_clang() {
+            // Each read counts, also one that a write to the same place follows: it may be the first of that place.
+            flags.extend(["-mllvm", "-tsan-instrument-read-before-write=1", "-mllvm", "-tsan-instrument-func-entry-exit=0"]);
+        } else if mode == Mode::Fibers {
             flags.extend(["--param", "tsan-instrument-func-entry-exit=0"]);
         }
         flags.into_iter().map(OsString::from).collect()
@@ -95,7 +110,7 @@ impl Compiler {
     pub(crate) fn link(mode: Mode) -> Vec<OsString> {
         let mut flags = vec!["-pthread"];
         if cfg!(target_os = "linux") {
-            flags.push("-no-pie");
+            flags.push("-pie");
         }
         match mode {
             Mode::Threads => flags.push("-fsanitize=thread"),

@@ -26,14 +26,21 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    pub(crate) fn new(kernel: &Kernel, wrapper: &Wrapper, include: &[PathBuf]) -> Result<Self, EmuError> {
+    pub(crate) fn new(
+        kernel: &Kernel,
+        wrapper: &Wrapper,
+        include: &[PathBuf],
+    ) -> Result<Self, EmuError> {
         let mut unit = Self { text: String::new(), headers: BTreeMap::new(), files: Vec::new() };
         let mut next_variable = 0;
-        unit.text.push_str("#include \"emu/runtime.h\"\n#include <metal_stdlib>\nusing namespace metal;\n");
+        unit.text.push_str(
+            "#include \"emu/runtime.h\"\n#include <metal_stdlib>\nusing namespace metal;\n",
+        );
         unit.preamble(include, &mut next_variable)?;
         unit.source(&kernel.header, include, &mut next_variable)?;
         let signature = rewrite(&wrapper.signature, SIGNATURE, 1, &mut next_variable)?;
         let _ = write!(unit.text, "#line 1 \"{SIGNATURE}\"\n{signature}");
+        balanced(&kernel.body)?;
         unit.source(&kernel.body, include, &mut next_variable)?;
         let _ = write!(unit.text, "#line 1 \"emu-entry\"\n}}\n{}", entry(wrapper));
         Ok(unit)
@@ -50,7 +57,12 @@ impl Unit {
         self.include(MLX_UTILS, None, include, next_variable)
     }
 
-    fn source(&mut self, source: &Source, include: &[PathBuf], next_variable: &mut u32) -> Result<(), EmuError> {
+    fn source(
+        &mut self,
+        source: &Source,
+        include: &[PathBuf],
+        next_variable: &mut u32,
+    ) -> Result<(), EmuError> {
         self.includes_of(&source.text, None, include, next_variable)?;
         let text = rewrite(&source.text, &source.file, source.line, next_variable)?;
         let _ = writeln!(self.text, "#line {} {}\n{text}", source.line, quoted(&source.file));
@@ -59,30 +71,67 @@ impl Unit {
     }
 
     /// Rewrites what `text` includes, and what that includes; names that no folder has are left to the compiler.
-    fn includes_of(&mut self, text: &str, from: Option<&Path>, include: &[PathBuf], next_variable: &mut u32) -> Result<(), EmuError> {
+    fn includes_of(
+        &mut self,
+        text: &str,
+        from: Option<&Path>,
+        include: &[PathBuf],
+        next_variable: &mut u32,
+    ) -> Result<(), EmuError> {
         for name in included(text) {
             self.include(name, from, include, next_variable)?;
         }
         Ok(())
     }
 
-    fn include(&mut self, name: &str, from: Option<&Path>, include: &[PathBuf], next_variable: &mut u32) -> Result<(), EmuError> {
+    fn include(
+        &mut self,
+        name: &str,
+        from: Option<&Path>,
+        include: &[PathBuf],
+        next_variable: &mut u32,
+    ) -> Result<(), EmuError> {
         let beside = from.and_then(Path::parent).map(|folder| folder.join(name));
         let candidates = beside.into_iter().chain([PathBuf::from(name)]);
-        let found = candidates.flat_map(|path| include.iter().map(move |folder| (folder.join(&path), path.clone())));
+        let found = candidates
+            .flat_map(|path| include.iter().map(move |folder| (folder.join(&path), path.clone())));
         let Some((full, path)) = found.into_iter().find(|(full, _)| full.is_file()) else {
             return Ok(());
         };
         if self.headers.contains_key(&path) {
             return Ok(());
         }
-        let text = fs::read_to_string(&full).map_err(|source| EmuError::Io { doing: "reading the header", path: full.clone(), source })?;
+        let text = fs::read_to_string(&full).map_err(|source| EmuError::Io {
+            doing: "reading the header",
+            path: full.clone(),
+            source,
+        })?;
         self.headers.insert(path.clone(), String::new());
         self.includes_of(&text, Some(&path), include, next_variable)?;
         let rewritten = rewrite(&text, &full.display().to_string(), 1, next_variable)?;
         self.headers.insert(path, rewritten);
         Ok(())
     }
+}
+
+/// A body with a brace too many or too few would be an error of the text around it.
+fn balanced(body: &Source) -> Result<(), EmuError> {
+    let mut open = Vec::new();
+    let fail = |at: usize, message: &str| EmuError::Unsupported {
+        file: body.file.clone(),
+        line: body.line + body.text[..at].matches('\n').count() as u32,
+        message: message.to_owned(),
+    };
+    for token in tokens(&body.text) {
+        match &body.text[token.range.clone()] {
+            "{" => open.push(token.range.start),
+            "}" if open.pop().is_none() => {
+                return Err(fail(token.range.start, "`}` closes nothing"));
+            }
+            _ => {}
+        }
+    }
+    open.pop().map_or(Ok(()), |at| Err(fail(at, "`{` is never closed")))
 }
 
 /// Names in `#include "…"` and `#include <…>`.
@@ -113,7 +162,11 @@ fn quoted(text: &str) -> String {
 /// The function that hands buffers and thread ids to the kernel.
 fn entry(wrapper: &Wrapper) -> String {
     let argument = |(i, buffer): (usize, &Buffer)| {
-        format!("{}static_cast<{}*>(b[{i}])", if buffer.by_reference { "*" } else { "" }, buffer.element)
+        format!(
+            "{}static_cast<{}*>(b[{i}])",
+            if buffer.by_reference { "*" } else { "" },
+            buffer.element
+        )
     };
     let mut arguments: Vec<String> = wrapper.buffers.iter().enumerate().map(argument).collect();
     for &attribute in &wrapper.attributes {

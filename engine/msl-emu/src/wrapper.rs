@@ -13,13 +13,21 @@ use crate::{EmuError, Kernel, Launch, TemplateArg};
 
 /// Attributes that MLX looks for, in its order, with their types and how the emulator finds their values.
 pub(crate) const ATTRIBUTES: [(&str, &str, &str); 20] = [
-    ("dispatch_quadgroups_per_threadgroup", "uint", "(t.nominal_size[0] * t.nominal_size[1] * t.nominal_size[2] + 3) / 4"),
+    (
+        "dispatch_quadgroups_per_threadgroup",
+        "uint",
+        "(t.nominal_size[0] * t.nominal_size[1] * t.nominal_size[2] + 3) / 4",
+    ),
     ("dispatch_simdgroups_per_threadgroup", "uint", "t.nominal_simdgroups"),
     ("dispatch_threads_per_threadgroup", "uint3", "t.nominal_size"),
     ("grid_origin", "uint3", "origin"),
     ("grid_size", "uint3", "t.grid"),
     ("quadgroup_index_in_threadgroup", "uint", "t.index / 4"),
-    ("quadgroups_per_threadgroup", "uint", "(t.group_size[0] * t.group_size[1] * t.group_size[2] + 3) / 4"),
+    (
+        "quadgroups_per_threadgroup",
+        "uint",
+        "(t.group_size[0] * t.group_size[1] * t.group_size[2] + 3) / 4",
+    ),
     ("simdgroup_index_in_threadgroup", "uint", "t.simdgroup"),
     ("simdgroups_per_threadgroup", "uint", "t.simdgroups"),
     ("thread_execution_width", "uint", "emu::simd_width"),
@@ -75,21 +83,41 @@ impl Wrapper {
     pub(crate) fn new(kernel: &Kernel, launch: &Launch<'_>) -> Result<Self, EmuError> {
         let buffers = buffers(kernel, launch)?;
         let body = &kernel.body.text;
-        let attributes = (0..ATTRIBUTES.len()).filter(|&i| body.contains(ATTRIBUTES[i].0)).collect();
+        let attributes =
+            (0..ATTRIBUTES.len()).filter(|&i| body.contains(ATTRIBUTES[i].0)).collect();
         let function = function_name(kernel, launch)?;
         let arguments = template_arguments(launch)?;
-        let mut wrapper = Self { function, buffers, attributes, signature: String::new(), arguments };
+        let mut wrapper =
+            Self { function, buffers, attributes, signature: String::new(), arguments };
         wrapper.signature = signature(&wrapper, launch);
         Ok(wrapper)
     }
 
+    /// Whether MLX ends the parameters after buffer `index`. It counts the arrays, not the buffers: without attributes it ends them after
+    /// the first output where a shape, strides or `ndim` came before.
+    fn closes_after(&self, index: usize, launch: &Launch<'_>) -> bool {
+        let is_output = matches!(self.buffers[index].holds, Holds::Output(_));
+        is_output
+            && self.attributes.is_empty()
+            && index + 1 >= launch.inputs.len() + launch.outputs.len()
+    }
+
+    /// Whether the text is that of a function: see [`Wrapper::closes_after`].
+    pub(crate) fn is_well_formed(&self, launch: &Launch<'_>) -> bool {
+        (0..self.buffers.len() - 1).all(|i| !self.closes_after(i, launch))
+    }
+
     /// The whole text that MLX hands to the Metal compiler after its own preamble.
     pub(crate) fn metal_text(&self, kernel: &Kernel) -> String {
-        let mut text = format!("{}{}{}\n}}\n", kernel.header.text, self.signature, kernel.body.text);
+        let mut text =
+            format!("{}{}{}\n}}\n", kernel.header.text, self.signature, kernel.body.text);
         if !self.arguments.is_empty() {
             let Self { function, arguments, .. } = self;
             let instance = format!("{function}{arguments}");
-            let _ = writeln!(text, "\ntemplate [[host_name(\"{function}\")]] [[kernel]] decltype({instance}) {instance};");
+            let _ = writeln!(
+                text,
+                "\ntemplate [[host_name(\"{function}\")]] [[kernel]] decltype({instance}) {instance};"
+            );
         }
         text
     }
@@ -141,8 +169,14 @@ fn buffers(kernel: &Kernel, launch: &Launch<'_>) -> Result<Vec<Buffer>, EmuError
     }
     for (i, (name, output)) in kernel.outputs.iter().zip(&launch.outputs).enumerate() {
         let dtype = type_of("output", name, output.dtype)?;
-        let element = if kernel.atomic_outputs { format!("atomic<{dtype}>") } else { dtype.to_owned() };
-        buffers.push(Buffer { holds: Holds::Output(i), name: name.clone(), element, by_reference: false });
+        let element =
+            if kernel.atomic_outputs { format!("atomic<{dtype}>") } else { dtype.to_owned() };
+        buffers.push(Buffer {
+            holds: Holds::Output(i),
+            name: name.clone(),
+            element,
+            by_reference: false,
+        });
     }
     Ok(buffers)
 }
@@ -189,22 +223,31 @@ fn template_arguments(launch: &Launch<'_>) -> Result<String, EmuError> {
     if launch.template.is_empty() {
         return Ok(String::new());
     }
-    let texts: Result<Vec<_>, _> = launch.template.iter().map(|(name, value)| argument_text(name, *value)).collect();
+    let texts: Result<Vec<_>, _> =
+        launch.template.iter().map(|(name, value)| argument_text(name, *value)).collect();
     Ok(format!("<{}>", texts?.join(", ")))
 }
 
 fn signature(wrapper: &Wrapper, launch: &Launch<'_>) -> String {
     let mut text = String::new();
     if !launch.template.is_empty() {
-        let parameters: Vec<_> = launch.template.iter().map(|(name, value)| format!("{} {name}", parameter_kind(*value))).collect();
+        let parameters: Vec<_> = launch
+            .template
+            .iter()
+            .map(|(name, value)| format!("{} {name}", parameter_kind(*value)))
+            .collect();
         let _ = writeln!(text, "template <{}>", parameters.join(", "));
     }
-    let mut parameters: Vec<_> = wrapper.buffers.iter().enumerate().map(|(i, b)| parameter(b, i, launch)).collect();
-    for &attribute in &wrapper.attributes {
-        let (name, kind, _) = ATTRIBUTES[attribute];
-        parameters.push(format!("  {kind} {name} [[{name}]]"));
+    let _ = writeln!(text, "[[kernel]] void {}(", wrapper.function);
+    for (i, buffer) in wrapper.buffers.iter().enumerate() {
+        let end = if wrapper.closes_after(i, launch) { ") {" } else { "," };
+        let _ = writeln!(text, "{}{end}", parameter(buffer, i, launch));
     }
-    let _ = writeln!(text, "[[kernel]] void {}(\n{}) {{", wrapper.function, parameters.join(",\n"));
+    for (i, &attribute) in wrapper.attributes.iter().enumerate() {
+        let (name, kind, _) = ATTRIBUTES[attribute];
+        let end = if i + 1 == wrapper.attributes.len() { ") {" } else { "," };
+        let _ = writeln!(text, "  {kind} {name} [[{name}]]{end}");
+    }
     text
 }
 

@@ -214,15 +214,26 @@ fn seen(wrong: &Wrong, mode: Mode) {
     options.time_limit = std::time::Duration::from_secs(5);
     let kernel = kernel(wrong.name, wrong.body);
     let who = format!("{} in {}", wrong.name, mode.name());
-    let outcome = run(&kernel, &launch(&a, &outputs), &options).unwrap_or_else(|error| panic!("{who}: {error}"));
-    let line = wrong.body.lines().position(|line| line.contains("HERE")).expect("a line to blame") as u32 + 1;
+    let outcome = run(&kernel, &launch(&a, &outputs), &options)
+        .unwrap_or_else(|error| panic!("{who}: {error}"));
+    let line = wrong.body.lines().position(|line| line.contains("HERE")).expect("a line to blame")
+        as u32
+        + 1;
     let blamed = |fault: &&mlx_parity_msl_emu::Fault| {
         let lines = [&fault.place, &fault.other_place];
         fault.kind == wrong.kind && lines.into_iter().flatten().any(|place| place.line == line)
     };
-    let fault = outcome.faults.iter().find(blamed).unwrap_or_else(|| panic!("{who}, line {line}: {:#?}", outcome.faults));
+    let fault = outcome
+        .faults
+        .iter()
+        .find(blamed)
+        .unwrap_or_else(|| panic!("{who}, line {line}: {:#?}", outcome.faults));
     assert_eq!(fault.kernel, wrong.name);
-    assert_eq!(fault.place.as_ref().map(|place| place.file.as_str()), Some(kernel.body.file.as_str()), "{who}");
+    assert_eq!(
+        fault.place.as_ref().map(|place| place.file.as_str()),
+        Some(kernel.body.file.as_str()),
+        "{who}"
+    );
     assert!(fault.thread.is_some() || fault.detector == "compiler", "{who}: {fault:#?}");
 }
 
@@ -258,11 +269,15 @@ fn threads_see_what_they_must() {
 #[test]
 fn elements_that_nobody_wrote_are_counted() {
     let (a, outputs) = arrays();
-    let kernel = kernel("unwritten", "uint i = thread_position_in_grid.x;\nif (i < 250) out[i] = a[i];");
+    let kernel =
+        kernel("unwritten", "uint i = thread_position_in_grid.x;\nif (i < 250) out[i] = a[i];");
     let outcome = run(&kernel, &launch(&a, &outputs), &options(Mode::Fibers)).expect("it runs");
     let [fault] = &outcome.faults[..] else { panic!("{:#?}", outcome.faults) };
     assert_eq!(fault.kind, FaultKind::UnwrittenOutput);
-    assert_eq!(fault.message, "6 of 256 elements of `out` are never written, the first is element 250");
+    assert_eq!(
+        fault.message,
+        "6 of 256 elements of `out` are never written, the first is element 250"
+    );
 }
 
 /// Right in the natural order, wrong in another: the last thread to come wins.
@@ -275,8 +290,10 @@ fn an_order_that_matters_is_caught_with_its_seed() {
                 atomic_store_explicit(&last[0], l, memory_order_relaxed);\n\
                 threadgroup_barrier(mem_flags::mem_threadgroup);\n\
                 out[thread_position_in_grid.x] = int(atomic_load_explicit(&last[0], memory_order_relaxed) + a[0]);";
-    let outputs: Vec<_> = outputs.into_iter().map(|output| Output { dtype: Dtype::I32, ..output }).collect();
-    let outcome = run(&kernel("last_wins", body), &launch(&a, &outputs), &options(Mode::Fibers)).expect("it runs");
+    let outputs: Vec<_> =
+        outputs.into_iter().map(|output| Output { dtype: Dtype::I32, ..output }).collect();
+    let outcome = run(&kernel("last_wins", body), &launch(&a, &outputs), &options(Mode::Fibers))
+        .expect("it runs");
     let fault = outcome.faults.iter().find(|fault| fault.kind == FaultKind::OrderDependence);
     let fault = fault.unwrap_or_else(|| panic!("{:#?}", outcome.faults));
     assert_eq!(fault.seed, 1);
@@ -297,7 +314,8 @@ fn a_right_kernel_is_clean_in_every_mode() {
                 threadgroup_barrier(mem_flags::mem_threadgroup);\n}";
     let mut first = None;
     for mode in Mode::ALL {
-        let outcome = run(&kernel("right", body), &launch(&a, &outputs), &options(mode)).expect("it runs");
+        let outcome =
+            run(&kernel("right", body), &launch(&a, &outputs), &options(mode)).expect("it runs");
         assert!(outcome.is_clean(), "{}: {:#?}", mode.name(), outcome.faults);
         let outputs = first.get_or_insert_with(|| outcome.outputs.clone());
         assert_eq!(&outcome.outputs, outputs, "{}", mode.name());

@@ -17,7 +17,8 @@ use mlx_parity_tensor::{Dtype, HostTensor};
 use support::subjects::{SUBJECTS, named};
 
 /// Kernels whose text is kept.
-const KEPT: [&str; 6] = ["rms_norm", "matmul_tiled", "qmv4", "strided_sum", "histogram", "matmul_simdgroup"];
+const KEPT: [&str; 6] =
+    ["rms_norm", "matmul_tiled", "qmv4", "strided_sum", "histogram", "matmul_simdgroup"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wrapper")
@@ -103,19 +104,41 @@ fn oddities(arrays: &[HostTensor]) -> Vec<(Kernel, Launch<'_>)> {
     let mut made = Vec::new();
     for (i, body) in bodies.iter().enumerate() {
         for atomic in [false, true] {
-            let mut kernel = Kernel::new(&format!("odd_{i}"), Source::new("odd.metal", *body), &names, &["o", "p"]);
+            let mut kernel = Kernel::new(
+                &format!("odd_{i}"),
+                Source::new("odd.metal", *body),
+                &names,
+                &["o", "p"],
+            );
             kernel.atomic_outputs = atomic;
-            kernel.header = Source::new("odd.h", if atomic { "// no newline at its end" } else { "// header\n" });
-            let inputs = (0..names.len()).map(|k| Input::whole(&arrays[(i * 3 + k) % arrays.len()])).collect();
-            let outputs = [Dtype::I64, Dtype::Bf16].map(|dtype| Output { dtype, shape: vec![4] }).to_vec();
+            kernel.header = Source::new(
+                "odd.h",
+                if atomic { "// no newline at its end" } else { "// header\n" },
+            );
+            let inputs = (0..names.len())
+                .map(|k| Input::whole(&arrays[(i * 3 + k) % arrays.len()]))
+                .collect();
+            let outputs =
+                [Dtype::I64, Dtype::Bf16].map(|dtype| Output { dtype, shape: vec![4] }).to_vec();
             let dtype = |name: &str, dtype| (name.to_owned(), TemplateArg::Dtype(dtype));
             let template = match i {
                 0 => vec![],
-                1 => vec![dtype("T", Dtype::Bf16), ("B".to_owned(), TemplateArg::Bool(true)), ("N".to_owned(), TemplateArg::Int(0))],
-                2 => vec![("B".to_owned(), TemplateArg::Bool(false)), dtype("U", Dtype::U8), dtype("V", Dtype::Bool)],
+                1 => vec![
+                    dtype("T", Dtype::Bf16),
+                    ("B".to_owned(), TemplateArg::Bool(true)),
+                    ("N".to_owned(), TemplateArg::Int(0)),
+                ],
+                2 => vec![
+                    ("B".to_owned(), TemplateArg::Bool(false)),
+                    dtype("U", Dtype::U8),
+                    dtype("V", Dtype::Bool),
+                ],
                 _ => vec![("N".to_owned(), TemplateArg::Int(65536))],
             };
-            made.push((kernel, Launch { inputs, outputs, template, grid: [1; 3], group: [1; 3], init_value: None }));
+            made.push((
+                kernel,
+                Launch { inputs, outputs, template, grid: [1; 3], group: [1; 3], init_value: None },
+            ));
         }
     }
     made
@@ -126,7 +149,9 @@ fn every_array() -> Vec<HostTensor> {
     use Dtype::{Bf16, Bool, F16, F32, I8, I16, I32, I64, U8, U16, U32, U64};
     let shapes: [&[usize]; 6] = [&[], &[7], &[8], &[0], &[2, 2, 2], &[1, 3]];
     let dtypes = [Bool, U8, I8, U16, I16, U32, I32, U64, I64, F16, Bf16, F32];
-    let array = |(i, &dtype): (usize, &Dtype)| HostTensor::zeros(dtype, shapes[i % shapes.len()]).expect("small");
+    let array = |(i, &dtype): (usize, &Dtype)| {
+        HostTensor::zeros(dtype, shapes[i % shapes.len()]).expect("small")
+    };
     dtypes.iter().enumerate().map(array).collect()
 }
 
@@ -152,12 +177,24 @@ fn text_is_what_this_mlx_prints() {
             let (kernel, case) = (subject.kernel(), (subject.cases)(dtype).swap_remove(0));
             let theirs = printed(&recorder, &kernel, &case.launch());
             if record && KEPT.contains(&subject.name) && dtype == subject.dtypes[0] {
-                fs::write(folder().join(format!("{}.metal", subject.name)), &theirs).expect("writable");
+                fs::write(folder().join(format!("{}.metal", subject.name)), &theirs)
+                    .expect("writable");
             }
-            assert_eq!(metal_text(&kernel, &case.launch()).expect("a good kernel"), theirs, "{} {}", subject.name, dtype.name());
+            assert_eq!(
+                metal_text(&kernel, &case.launch()).expect("a good kernel"),
+                theirs,
+                "{} {}",
+                subject.name,
+                dtype.name()
+            );
         }
     }
     for (kernel, launch) in oddities(&every_array()) {
-        assert_eq!(metal_text(&kernel, &launch).expect("a good kernel"), printed(&recorder, &kernel, &launch), "{}", kernel.name);
+        assert_eq!(
+            metal_text(&kernel, &launch).expect("a good kernel"),
+            printed(&recorder, &kernel, &launch),
+            "{}",
+            kernel.name
+        );
     }
 }

@@ -12,7 +12,7 @@ pub struct Filter {
     pub tiers: Vec<Tier>,
     /// Of tiers ops, meta and metal, only the cases marked quick; other tiers are left as they are.
     pub quick: bool,
-    /// The cases marked large too.
+    /// The ops and trajectories marked large too.
     pub large: bool,
     /// `(i, n)`: every n-th case starting with the i-th, counted from 1.
     pub shard: Option<(usize, usize)>,

@@ -144,3 +144,85 @@ impl WireEnvelope {
         Envelope { name, composition, bounds: Bounds { max_mean, max_p99, min_agreement } }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rstest::rstest;
+
+    use super::*;
+
+    const GOOD: &str = r#"
+        [[prompt]]
+        name = "a"
+        prompt.text = "one"
+        [[prompt]]
+        name = "b"
+        prompt.ids = [1, 2]
+        [[prompt]]
+        name = "c"
+        prompt.ids = [3]
+        [[prompt]]
+        name = "d"
+        prompt.ids = [4]
+        [[trajectory]]
+        name = "tiny"
+        model = "tiny-f32"
+        positions = 64
+        decode-from = "greedy"
+        why = "test"
+        [[trajectory.envelope]]
+        name = "packed"
+        composition = { kv = { all = { bits = 8, group = 32 } }, convert = "empty" }
+        max-mean = 1e-3
+        max-p99 = 1e-2
+        min-agreement = 0.95
+    "#;
+
+    fn read(text: &str) -> Result<Vec<Case>, CaseError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("some.toml");
+        fs::write(&path, text).unwrap();
+        load(&path)
+    }
+
+    #[test]
+    fn each_prompt_and_each_envelope_is_a_check() {
+        let case = read(GOOD).unwrap().remove(0);
+        let checks =
+            ["tokenize", "control/a", "control/b", "control/c", "control/d", "envelope/packed"];
+        assert_eq!(case.checks(), checks.map(|check| format!("l3/some/tiny/{check}")));
+        assert_eq!((case.oracle(), case.model()), ("self", Some("tiny-f32")));
+        let ids = GOOD.replace("prompt.text = \"one\"", "prompt.ids = [9]");
+        assert_eq!(read(&ids).unwrap()[0].checks()[0], "l3/some/tiny/control/a");
+    }
+
+    #[test]
+    fn bounds_are_no_part_of_the_identity_and_what_is_computed_is() {
+        let digest = |text: &str| read(text).unwrap()[0].digest();
+        assert_eq!(digest(&GOOD.replace("1e-3", "2e-3")), digest(GOOD));
+        for (from, to) in
+            [("= 64", "= 65"), ("greedy", "prompt"), ("[3]", "[5]"), ("y-f32", "y-bf16")]
+        {
+            assert_ne!(digest(&GOOD.replace(from, to)), digest(GOOD), "{to}");
+        }
+    }
+
+    #[rstest]
+    #[case::few_prompts(&GOOD[GOOD.find("[[prompt]]\n        name = \"b\"").unwrap()..], "3 prompts, wanted at least 4")]
+    #[case::prompt_twice(&GOOD.replace("name = \"b\"", "name = \"a\""), "stands once")]
+    #[case::few_positions(&GOOD.replace("positions = 64", "positions = 63"), "wanted at least 64")]
+    #[case::no_nats(&GOOD.replace("max-mean = 1e-3", "max-mean = 0.0"), "nats above 0")]
+    #[case::nan(&GOOD.replace("max-mean = 1e-3", "max-mean = nan"), "nats above 0")]
+    #[case::tail_below_mean(&GOOD.replace("max-p99 = 1e-2", "max-p99 = 1e-4"), "below max-mean")]
+    #[case::share(&GOOD.replace("0.95", "1.0"), "between 0 and 1")]
+    #[case::bits(&GOOD.replace("bits = 8", "bits = 7"), "7 bits in groups of 32")]
+    #[case::key(&GOOD.replace("max-mean", "max-median"), "unknown field `max-median`")]
+    #[case::no_bound(&GOOD.replace("max-mean = 1e-3", ""), "missing field `max-mean`")]
+    #[case::no_reason(&GOOD.replace("why = \"test\"", "why = \" \""), "`why` is empty")]
+    fn bad_files_are_named_with_the_fault(#[case] text: &str, #[case] wanted: &str) {
+        let message = read(text).unwrap_err().to_string();
+        assert!(message.contains(wanted) && message.contains("some.toml"), "{message}");
+    }
+}

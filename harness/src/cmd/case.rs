@@ -34,7 +34,7 @@ pub fn run(common: &Common, args: &Args) -> Result {
     let root = common.root()?;
     let usage = |error: case::CaseError| Failure::new(ExitCode::Usage, error);
     let registry = Registry::load(&root).map_err(usage)?;
-    let filter = Filter { ids: vec![args.name.clone()], ..Filter::default() };
+    let filter = Filter { ids: vec![args.name.clone()], large: true, ..Filter::default() };
     let mut chosen = filter.select(case::load_all(&root.cases()).map_err(usage)?);
     if chosen.len() > 1 {
         chosen.retain(|case| case.id == args.name);

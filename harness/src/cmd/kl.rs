@@ -52,6 +52,9 @@ pub struct Args {
     /// Positions that the control lanes compute again, at least
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = positive)]
     pub control: usize,
+    /// A control lane more: what should be as the teacher is, of another chip, version or engine
+    #[arg(long, value_name = "SOURCE")]
+    pub beside: Vec<Source>,
     /// Fail where the mean KL may be above this, in nats
     #[arg(long, value_name = "X", value_parser = bound)]
     pub max_mean: Option<f64>,
@@ -165,6 +168,11 @@ fn options(common: &Common, args: &Args) -> Result<Options> {
         convention: args.score,
         call: args.call,
         control: args.control,
+        beside: args
+            .beside
+            .iter()
+            .map(|source| asked(common, source.clone()))
+            .collect::<Result<_>>()?,
         store: match &args.store {
             Some(dir) => dir.clone(),
             None => common.root()?.teachers(),

@@ -26,7 +26,8 @@ pub struct Args {
     /// Of tiers ops, meta and metal, only the quick cases
     #[arg(long)]
     pub quick: bool,
-    /// The cases of 2^31 elements and more too, which need tens of gigabytes of memory
+    /// The large cases too: ops of 2^31 elements and more, which need tens of gigabytes of memory, and
+    /// trajectories of larger models, which need minutes each
     #[arg(long)]
     pub large: bool,
     /// Ask the oracles anew on this machine and compare with that, and that with the committed goldens

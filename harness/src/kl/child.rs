@@ -26,7 +26,7 @@ pub fn serve() -> anyhow::Result<()> {
     };
     match runtime_info() {
         Ok(info) => {
-            pipes.say(&Reply::Hello(Fingerprint::here(&info.mlx_version, &info.backend)))?
+            pipes.say(&Reply::Hello(Fingerprint::here(&info.mlx_version, &info.backend)))?;
         }
         Err(error) => return pipes.refuse(&error.into()),
     }

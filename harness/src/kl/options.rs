@@ -1,6 +1,6 @@
 //! What to compare, and how.
 
-use std::{path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use super::{verdict::Thresholds, windows::Convention};
 use crate::composition::Spelled;
@@ -29,6 +29,16 @@ pub enum Asked {
     },
 }
 
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine { name, composition, .. } => write!(f, "{name}@{composition}"),
+            Self::Stored { digest } => write!(f, "store:{}", &digest[..digest.len().min(12)]),
+            Self::Dump { file } => write!(f, "dump:{}", file.display()),
+        }
+    }
+}
+
 /// A comparison.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -50,6 +60,8 @@ pub struct Options {
     pub call: Option<usize>,
     /// Least positions of a control lane.
     pub control: usize,
+    /// What should be as the teacher is: a control lane each.
+    pub beside: Vec<Asked>,
     /// The teacher store's folder.
     pub store: PathBuf,
     /// Bytes it may hold.

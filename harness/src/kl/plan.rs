@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     error::KlError,
     feed::{Feed, StoredFeed},
-    options::{Asked, Options},
+    options::Options,
     side::{Computed, Inspection, Origin, Side, SideInfo, calls_of},
     tokens::Tokens,
     windows::{Call, Window},
@@ -58,6 +58,7 @@ struct Identity<'a> {
     cut: String,
     call: usize,
     control: usize,
+    beside: Vec<String>,
     top_k: usize,
 }
 
@@ -83,7 +84,7 @@ impl Plan {
         tokens.within(shapes[0].0)?;
         let call = call(options, &tokens, &shapes, [&teacher, &student])?;
         let revision = store::revision().unwrap_or_else(|_| "unknown".to_owned());
-        let [a, b] = asked.map(source);
+        let [a, b] = asked.map(ToString::to_string);
         let (mut teacher_feed, teacher) = teacher.feed(a, call, &revision, shapes[0])?;
         let (student_feed, student) = student.feed(b, call, &revision, shapes[1])?;
         let windows = tokens.cut.windows();
@@ -113,6 +114,7 @@ impl Plan {
             cut: self.tokens.cut.to_string(),
             call: self.call,
             control: options.control,
+            beside: options.beside.iter().map(ToString::to_string).collect(),
             top_k: options.statistics.top_k,
         };
         digest::of_bytes(&serde_json::to_vec(&identity).expect("an identity is plain data"))
@@ -180,14 +182,6 @@ fn encoded(options: &Options, known: &Known) -> Result<Option<Vec<Vec<u32>>>, Kl
         KlError::usage("--text: neither side has a tokenizer; the ids on file are used without it")
     })?;
     Ok(Some(first.1.borrow().found.ids.clone()))
-}
-
-fn source(asked: &Asked) -> String {
-    match asked {
-        Asked::Engine { name, composition, .. } => format!("{name}@{composition}"),
-        Asked::Stored { digest } => format!("store:{digest}"),
-        Asked::Dump { file } => format!("dump:{}", file.display()),
-    }
 }
 
 /// Tokens of a call: as asked, as a stored teacher had them, or what [`CALL_BYTES`] hold.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use mlx_parity_tensor::HostTensor;
 
 use super::{
-    control::{self, ControlLane},
+    control::{self, Control, ControlLane},
     error::{KlError, name},
     options::{Asked, Options},
     pass::{pass, score_call},
@@ -162,7 +162,7 @@ impl Keeper {
     }
 }
 
-/// The teacher always, the student where it computes.
+/// The teacher always, the student where it computes, and whatever should be as the teacher is.
 fn control_lanes(
     plan: &Plan,
     options: &Options,
@@ -173,6 +173,7 @@ fn control_lanes(
     if let Some(lanes) = record.lanes()? {
         return Ok(lanes);
     }
+    let control = Control { plan, options, record };
     let mut lanes = Vec::new();
     for (side, asked) in [(Side::Teacher, &options.teacher), (Side::Student, &options.student)] {
         if side == Side::Student
@@ -182,9 +183,13 @@ fn control_lanes(
         }
         let what = format!("control: {} twice", name(side));
         observer.begins(&what, 0, 0);
-        let (lane, alone) = control::run(name(side), asked, plan, options, record)?;
+        let (lane, alone) = control.twice(name(side), asked)?;
         *peak = peak.zip(alone).map_or(*peak, |(peak, alone)| Some(peak.max(alone)));
         lanes.push(lane);
+    }
+    for other in control.elsewhere()?.iter().chain(&options.beside) {
+        observer.begins(&format!("control: teacher beside {other}"), 0, 0);
+        lanes.push(control.beside(&options.teacher, other)?);
     }
     record.keep_lanes(&lanes)?;
     Ok(lanes)

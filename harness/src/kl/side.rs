@@ -18,7 +18,7 @@ use super::{
 use crate::{
     composition::Spelled,
     fingerprint::Fingerprint,
-    store::{Dump, Reader, Store},
+    store::{Dump, Key, Reader, Store},
 };
 
 /// What a side is, for the report, and to tell whether a run may be gone on with.
@@ -79,7 +79,7 @@ pub(super) struct Inspection {
 pub(super) enum Side {
     Engine { name: String, composition: Spelled, inspection: Rc<RefCell<Inspection>> },
     Stored { reader: Box<Reader> },
-    Dump { dump: Dump, name: String },
+    Dump { dump: Dump },
 }
 
 impl Side {
@@ -103,9 +103,7 @@ impl Side {
                 let store = Store::open(&options.store, options.budget)?;
                 Self::Stored { reader: Box::new(store.get(digest)?) }
             }
-            Asked::Dump { file } => {
-                Self::Dump { dump: Dump::open(file)?, name: file.display().to_string() }
-            }
+            Asked::Dump { file } => Self::Dump { dump: Dump::open(file)? },
         })
     }
 
@@ -113,17 +111,8 @@ impl Side {
     pub(super) fn filed(&self) -> Result<Option<Filed>, KlError> {
         Ok(match self {
             Self::Engine { .. } => None,
-            Self::Stored { reader } => {
-                let key = reader.key();
-                let cut: Cut = key.windows.parse().map_err(KlError::usage)?;
-                let from = "the stored teacher".to_owned();
-                Some(Filed { ids: key.ids.clone(), cut, all_positions: false, from })
-            }
-            Self::Dump { dump, name } => {
-                let cut = cut_of_dump(dump.ids().len(), dump.window());
-                let ids = dump.ids().to_vec();
-                Some(Filed { ids, cut, all_positions: true, from: name.clone() })
-            }
+            Self::Stored { reader } => Some(filed_of_key(reader.key())?),
+            Self::Dump { dump } => Some(filed_of_dump(dump)),
         })
     }
 
@@ -132,7 +121,7 @@ impl Side {
         match self {
             Self::Engine { name, inspection, .. } => inspection.borrow_mut().load(name, folder),
             Self::Stored { reader } => Ok((reader.key().vocab, reader.key().dtype)),
-            Self::Dump { dump, .. } => Ok((dump.vocab(), dump.dtype())),
+            Self::Dump { dump } => Ok((dump.vocab(), dump.dtype())),
         }
     }
 
@@ -173,12 +162,26 @@ impl Side {
                 let origin = Origin::Engine(Box::new(computed));
                 (Box::new(StoredFeed::new(*reader)), info(origin))
             }
-            Self::Dump { dump, .. } => {
+            Self::Dump { dump } => {
                 let origin = stamp(dump.path())?;
                 (Box::new(DumpFeed::new(dump)), info(origin))
             }
         })
     }
+}
+
+/// The tokens of a stored teacher.
+pub(super) fn filed_of_key(key: &Key) -> Result<Filed, KlError> {
+    let cut: Cut = key.windows.parse().map_err(KlError::usage)?;
+    let from = "the stored teacher".to_owned();
+    Ok(Filed { ids: key.ids.clone(), cut, all_positions: false, from })
+}
+
+/// The tokens of a dump.
+pub(super) fn filed_of_dump(dump: &Dump) -> Filed {
+    let cut = cut_of_dump(dump.ids().len(), dump.window());
+    let from = dump.path().display().to_string();
+    Filed { ids: dump.ids().to_vec(), cut, all_positions: true, from }
 }
 
 impl Inspection {

@@ -36,9 +36,13 @@ impl Worker {
     /// Starts `program logits-worker` and waits for its greeting; `limit` bounds each answer.
     pub fn start(program: &Path, limit: Duration) -> Result<Self, Trouble> {
         let mut process = Process::start(program)?;
-        match process.answer(GREETING_LIMIT)? {
-            (Reply::Hello(fingerprint), _) => Ok(Self { process, limit, fingerprint }),
-            (other, _) => Err(out_of_turn(&other)),
+        match process.answer(GREETING_LIMIT) {
+            Ok((Reply::Hello(fingerprint), _)) => Ok(Self { process, limit, fingerprint }),
+            Ok((other, _)) => Err(out_of_turn(&other)),
+            Err(Trouble::Refused(message)) => {
+                Err(Trouble::Gone(format!("its engine does not start: {message}")))
+            }
+            Err(gone) => Err(gone),
         }
     }
 

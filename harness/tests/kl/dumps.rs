@@ -33,6 +33,10 @@ fn the_engine_is_at_0_from_a_dump_of_mlx_lm() {
     assert_eq!(report.summary.positions as usize, report.text.tokens - 1);
     let lanes: Vec<_> = report.control.iter().map(|lane| lane.how.as_str()).collect();
     assert_eq!(lanes, ["read again from the file", "computed again in a fresh process"]);
+    let beside = ["--teacher", FACTS, "--student", "glassllm-8bit", "--ids", &ids];
+    let report = bench.report(&[&beside[..], &["--beside", &theirs]].concat(), HELD);
+    let lane = report.control.last().unwrap();
+    assert_eq!((lane.how.as_str(), lane.summary.kl.max), ("computed elsewhere", 0.0));
     // With the ids named as well, they have to be the dump's.
     let named = ["--teacher", &theirs, "--student", FACTS, "--ids", &ids];
     bench.run(&named).expect(HELD);

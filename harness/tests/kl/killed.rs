@@ -45,7 +45,7 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 const RUN: [&str; 8] =
-    ["--teacher", "glassllm-f32", "--student", "glassllm-4bit", "--window", "16", "--text", ""];
+    ["--teacher", "glassllm-f32", "--student", "glassllm-4bit", "--window", "8", "--text", ""];
 
 fn arguments(text: &str) -> Vec<&str> {
     let mut run = RUN.to_vec();
@@ -56,7 +56,7 @@ fn arguments(text: &str) -> Vec<&str> {
 #[test]
 fn a_killed_run_ends_with_identical_numbers() {
     let whole = Bench::new();
-    let text = whole.text(3000);
+    let text = whole.text(1600);
     let run = arguments(&text);
     let wanted = whole.report(&run, HELD);
     let bench = Bench::new();
@@ -83,7 +83,7 @@ fn a_killed_run_ends_with_identical_numbers() {
 #[test]
 fn a_dead_worker_exits_103_and_nothing_is_lost() {
     let whole = Bench::new();
-    let text = whole.text(3000);
+    let text = whole.text(1600);
     let run = arguments(&text);
     let bench = Bench::new();
     let child = bench.command(&run).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -98,7 +98,7 @@ fn a_dead_worker_exits_103_and_nothing_is_lost() {
     let kept = lines(&bench);
     assert!(kept >= 3);
     let resumed = bench.report(&[&run[..], &["--resume"]].concat(), HELD);
-    assert!(resumed.resumed >= kept * 16);
+    assert!(resumed.resumed >= kept * 8);
     assert_eq!(numbers(&resumed), numbers(&whole.report(&run, HELD)));
 }
 

@@ -1,5 +1,11 @@
 //! Teachers in the store.
 
+use mlx_parity::{
+    kl::verdict::Outcome,
+    store::{Claim, DEFAULT_BUDGET, Store},
+};
+use mlx_parity_tensor::HostTensor;
+
 use super::*;
 
 fn run<'a>(student: &'a str, text: &'a str) -> Vec<&'a str> {
@@ -70,6 +76,38 @@ fn a_flipped_bit_of_the_store_exits_101() {
     let teacher = format!("store:{name}");
     let ran = bench.run(&["--teacher", &teacher, "--student", "glassllm-4bit"]).expect(GOLDEN);
     assert!(ran.stderr.contains("does not match its checksum"), "{}", ran.stderr);
+}
+
+/// A teacher of another machine is a lane of its own, found in the store; so is one that is named.
+#[test]
+fn the_teacher_of_another_machine_is_a_control_lane() {
+    let bench = Bench::new();
+    let text = bench.text(500);
+    let run = run("glassllm-4bit", &text);
+    bench.run(&[&run[..], &["--keep-teacher"]].concat()).expect(HELD);
+    let store = Store::open(bench.path("store"), DEFAULT_BUDGET).unwrap();
+    let mut ours = store.get(&entry(&bench)).unwrap();
+    let mut key = ours.key().clone();
+    key.fingerprint.mlx = "0.0.1".to_owned();
+    let Claim::Miss(mut writer) = store.claim(&key).unwrap() else { panic!("it is there") };
+    let mut logits = ours.rows(0..key.rows).unwrap().into_bytes();
+    // The largest of the first position is a little larger there.
+    let values = logits[..key.vocab * 4].as_chunks_mut::<4>().0;
+    let largest = values.iter_mut().max_by(|a, b| value(**a).total_cmp(&value(**b))).unwrap();
+    *largest = (value(*largest) + 0.25).to_le_bytes();
+    writer.append(&HostTensor::new(key.dtype, [key.rows, key.vocab], logits).unwrap()).unwrap();
+    drop(writer.finish().unwrap());
+    let report = bench.report(&[&run[..], &["--max-mean", "1e-9"]].concat(), USAGE);
+    let lane = report.control.last().unwrap();
+    assert!(lane.name.starts_with("teacher beside store:") && lane.how.contains("mlx-0.0.1-cpu"));
+    assert_eq!(lane.equal_bits as u64 + 1, lane.summary.positions);
+    assert!(lane.summary.kl.max > 0.0 && lane.summary.agreement.agree == lane.summary.positions);
+    let check = &report.verdict.checks[0];
+    assert_eq!((check.floor, check.outcome), (lane.summary.kl.mean, Outcome::BelowFloor));
+}
+
+fn value(bytes: [u8; 4]) -> f32 {
+    f32::from_le_bytes(bytes)
 }
 
 #[test]

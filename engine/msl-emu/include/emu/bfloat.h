@@ -6,8 +6,9 @@ struct bfloat {
   uint16_t bits;
 
   bfloat() = default;
-  constexpr bfloat(float value) : bits(rounded(value)) {}
-  constexpr explicit(false) bfloat(half value) : bits(rounded(static_cast<float>(value))) {}
+  // MSL 2.1: "neither float nor half can be implicitly converted to bfloat".
+  constexpr explicit bfloat(float value) : bits(rounded(value)) {}
+  constexpr explicit bfloat(half value) : bits(rounded(static_cast<float>(value))) {}
   template <class I>
     requires std::is_integral_v<I>
   constexpr bfloat(I value) : bits(rounded(to_odd(value))) {}

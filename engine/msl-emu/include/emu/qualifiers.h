@@ -4,7 +4,7 @@
 #pragma GCC system_header
 
 // Inlined always, so that a fault of memory is laid to the line of the kernel that called.
-#define METAL_FUNC [[gnu::always_inline]] inline
+#define METAL_FUNC inline __attribute__((always_inline))
 #define METAL_CONST const
 #define __METAL__ 1
 #define __METAL_VERSION__ 310

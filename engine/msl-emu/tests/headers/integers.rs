@@ -16,7 +16,9 @@ const FUNCTIONS: [Function; 20] = [
     ("hadd(x, y)", |x, y| (i64::from(x) + i64::from(y)) >> 1),
     ("rhadd(x, y)", |x, y| (i64::from(x) + i64::from(y) + 1) >> 1),
     ("mulhi(x, y)", |x, y| (i64::from(x) * i64::from(y)) >> 32),
-    ("int(mulhi(uint(x), uint(y)))", |x, y| i64::from((u64::from(x as u32) * u64::from(y as u32) >> 32) as i32)),
+    ("int(mulhi(uint(x), uint(y)))", |x, y| {
+        i64::from((u64::from(x as u32) * u64::from(y as u32) >> 32) as i32)
+    }),
     ("popcount(x)", |x, _| i64::from(x.count_ones())),
     ("clz(x)", |x, _| i64::from(x.leading_zeros())),
     ("ctz(x)", |x, _| i64::from(x.trailing_zeros())),
@@ -39,7 +41,9 @@ fn integers_are_as_the_host_has_them() {
     let x: Vec<i32> = edges.into_iter().chain((0..56).map(&mut random)).collect();
     let y: Vec<i32> = (0..60).map(&mut random).chain([1, 31, -3, 8]).collect();
     let tensor = |of: &[i32]| HostTensor::from_i32([64], of).expect("64 values");
-    let mut body = "const uint i = thread_position_in_grid.x;\nconst int x = xs[i];\nconst int y = ys[i];\n".to_owned();
+    let mut body =
+        "const uint i = thread_position_in_grid.x;\nconst int x = xs[i];\nconst int y = ys[i];\n"
+            .to_owned();
     for (row, (expression, _)) in FUNCTIONS.iter().enumerate() {
         body += &format!("out[{row} * 64 + i] = {expression};\n");
     }

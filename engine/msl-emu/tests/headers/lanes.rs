@@ -25,8 +25,12 @@ const ROWS: [Row; 37] = [
     ("simd_xor(x)", |_| (0..32).map(x).fold(0, |a, b| a ^ b)),
     ("simd_prefix_inclusive_sum(x)", |i| (0..=i).map(x).sum()),
     ("simd_prefix_exclusive_sum(x)", |i| (0..i).map(x).sum()),
-    ("simd_prefix_inclusive_product(lane % 8 == 3 ? 2 : 1)", |i| 1 << (0..=i).filter(|j| j % 8 == 3).count()),
-    ("simd_prefix_exclusive_product(lane % 8 == 3 ? 2 : 1)", |i| 1 << (0..i).filter(|j| j % 8 == 3).count()),
+    ("simd_prefix_inclusive_product(lane % 8 == 3 ? 2 : 1)", |i| {
+        1 << (0..=i).filter(|j| j % 8 == 3).count()
+    }),
+    ("simd_prefix_exclusive_product(lane % 8 == 3 ? 2 : 1)", |i| {
+        1 << (0..i).filter(|j| j % 8 == 3).count()
+    }),
     ("simd_shuffle(x, (lane * 5 + 1) % 32)", |i| x((i * 5 + 1) % 32)),
     ("simd_shuffle_xor(x, 9)", |i| x(i ^ 9)),
     ("simd_shuffle_up(x, 3)", |i| if i < 3 { x(i) } else { x(i - 3) }),
@@ -37,7 +41,9 @@ const ROWS: [Row; 37] = [
     ("simd_shuffle_and_fill_down(x, -x, 3)", |i| if i > 28 { -x(i - 29) } else { x(i + 3) }),
     ("simd_broadcast(x, 9)", |_| x(9)),
     ("simd_broadcast_first(x)", |_| x(0)),
-    ("int(uint(simd_vote::vote_t(simd_ballot(x > 5))))", |_| i64::from((0..32).filter(|&j| x(j) > 5).fold(0_u32, |m, j| m | 1 << j) as i32)),
+    ("int(uint(simd_vote::vote_t(simd_ballot(x > 5))))", |_| {
+        i64::from((0..32).filter(|&j| x(j) > 5).fold(0_u32, |m, j| m | 1 << j) as i32)
+    }),
     ("int(simd_all(x < 11))", |_| 1),
     ("int(simd_all(x < 10))", |_| 0),
     ("int(simd_any(x == 10))", |_| 1),
@@ -57,7 +63,9 @@ const ROWS: [Row; 37] = [
 
 #[test]
 fn lanes_see_each_other() {
-    let mut body = "const int lane = int(thread_index_in_simdgroup);\nconst int x = (lane * 7 + 3) % 11;\n".to_owned();
+    let mut body =
+        "const int lane = int(thread_index_in_simdgroup);\nconst int x = (lane * 7 + 3) % 11;\n"
+            .to_owned();
     for (row, (expression, _)) in ROWS.iter().enumerate() {
         body += &format!("out[{row} * 32 + lane] = {expression};\n");
     }
@@ -107,7 +115,8 @@ fn matrices_multiply_and_accumulate() {
     let body = "simdgroup_float8x8 left, right;\nsimdgroup_float8x8 sum(2.0f);\n\
                 simdgroup_load(left, a, 8);\nsimdgroup_load(right, b, 8);\n\
                 simdgroup_multiply_accumulate(sum, left, right, sum);\nsimdgroup_store(sum, out, 8);";
-    let found = answers(body, &[("a", &tensor(&a)), ("b", &tensor(&b))], Dtype::F32, &[8, 8], 32).to_f64();
+    let found =
+        answers(body, &[("a", &tensor(&a)), ("b", &tensor(&b))], Dtype::F32, &[8, 8], 32).to_f64();
     for row in 0..8 {
         for column in 0..8 {
             let product: f32 = (0..8).map(|k| a[row * 8 + k] * b[k * 8 + column]).sum();

@@ -94,7 +94,8 @@ fn functions_of_two_numbers() {
     for (row, (name, _)) in TWO.iter().enumerate() {
         body += &format!("out[{row} * {N} + i] = {name}(x[i], y[i]);\n");
     }
-    let found = answers(&body, &[("x", &x), ("y", &y)], Dtype::F32, &[TWO.len(), N], N as u32).to_f64();
+    let found =
+        answers(&body, &[("x", &x), ("y", &y)], Dtype::F32, &[TWO.len(), N], N as u32).to_f64();
     for (row, (name, function)) in TWO.iter().enumerate() {
         let wanted = (0..N).map(|i| function(x.value_at(i), y.value_at(i)));
         close(name, &found[row * N..][..N], wanted);

@@ -6,7 +6,7 @@ use mlx_parity_tensor::Dtype;
 use crate::support::options;
 
 /// A line that must not compile, and what the message must name.
-const LINES: [(&str, &str); 9] = [
+const LINES: [(&str, &str); 10] = [
     ("double wide = 1;", "double"),
     ("texture2d<float> image;", "texture2d"),
     ("const float y = simd_median(1.0f);", "simd_median"),
@@ -15,7 +15,8 @@ const LINES: [(&str, &str); 9] = [
     ("atomic<half> count;", "atomic<T>"),
     ("float4x4 matrix;", "float4x4"),
     ("const float y = float4(1).xyq;", "xyq"),
-    ("const float4 v = half4(1.0h);", "float4"),
+    ("const float4 v = half4(1.0h);", "vec<float"),
+    ("bfloat y = 1.0f;", "bfloat"),
 ];
 
 #[test]

@@ -34,9 +34,12 @@ fn near_halves(seed: u64, drop: u32) -> HostTensor {
 fn floats_round_to_half_and_bfloat() {
     for (dtype, name, drop) in [(Dtype::F16, "half", 13), (Dtype::Bf16, "bfloat", 16)] {
         for x in [any_floats(1), near_halves(2, drop)] {
-            let body = format!("for (uint i = thread_position_in_grid.x; i < {MANY}; i += 64) out[i] = {name}(x[i]);");
+            let body = format!(
+                "for (uint i = thread_position_in_grid.x; i < {MANY}; i += 64) out[i] = {name}(x[i]);"
+            );
             let found = answers(&body, &[("x", &x)], dtype, &[MANY], 64);
-            let wanted = HostTensor::from_f64_as(dtype, [MANY], &x.to_f64()).expect("a float dtype");
+            let wanted =
+                HostTensor::from_f64_as(dtype, [MANY], &x.to_f64()).expect("a float dtype");
             same_bits(&found, &wanted).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
         }
     }
@@ -44,10 +47,27 @@ fn floats_round_to_half_and_bfloat() {
 
 #[test]
 fn integers_round_once() {
-    let values: Vec<i32> = [1, 255, 257, 16_777_217, 0x7fff_ffff, -16_777_217, 0x0101_8001, 0x0081_0001, -0x0081_0001, i32::MIN]
-        .to_vec();
+    let values: Vec<i32> = [
+        1,
+        255,
+        257,
+        16_777_217,
+        0x7fff_ffff,
+        -16_777_217,
+        0x0101_8001,
+        0x0081_0001,
+        -0x0081_0001,
+        i32::MIN,
+    ]
+    .to_vec();
     let x = HostTensor::from_i32([values.len()], &values).expect("as many values");
-    let found = answers("out[thread_position_in_grid.x] = bfloat(x[thread_position_in_grid.x]);", &[("x", &x)], Dtype::Bf16, &[values.len()], values.len() as u32);
+    let found = answers(
+        "out[thread_position_in_grid.x] = bfloat(x[thread_position_in_grid.x]);",
+        &[("x", &x)],
+        Dtype::Bf16,
+        &[values.len()],
+        values.len() as u32,
+    );
     let wanted = HostTensor::from_f64_as(Dtype::Bf16, [values.len()], &x.to_f64()).expect("floats");
     same_bits(&found, &wanted).expect("one rounding");
 }
@@ -61,9 +81,8 @@ fn every_operation_of_a_half_type_rounds() {
         let [a, b, c] = [(); 3].map(|()| numbers.tensor(dtype, &[n], -4.0, 4.0));
         let body = "const uint i = thread_position_in_grid.x;\nout[i] = a[i] * b[i] + c[i] / b[i];";
         let found = answers(body, &[("a", &a), ("b", &b), ("c", &c)], dtype, &[n], n as u32);
-        let round = |v: f64| {
-            HostTensor::from_f64_as(dtype, [1], &[v]).expect("a float dtype").value_at(0)
-        };
+        let round =
+            |v: f64| HostTensor::from_f64_as(dtype, [1], &[v]).expect("a float dtype").value_at(0);
         let wanted: Vec<f64> = (0..n)
             .map(|i| {
                 let (a, b, c) = (a.value_at(i), b.value_at(i), c.value_at(i));

@@ -40,11 +40,9 @@ pub fn same_bits(found: &HostTensor, wanted: &HostTensor) -> Result<(), String> 
     }
     match (0..found.len()).find(|&i| found.bits_at(i) != wanted.bits_at(i)) {
         None => Ok(()),
-        Some(i) => Err(format!(
-            "element {i} is {}, wanted {}",
-            found.value_at(i),
-            wanted.value_at(i)
-        )),
+        Some(i) => {
+            Err(format!("element {i} is {}, wanted {}", found.value_at(i), wanted.value_at(i)))
+        }
     }
 }
 
@@ -58,7 +56,8 @@ fn near(found: &HostTensor, answer: &Answer, roundoffs: f64) -> Result<(), Strin
         let slack = roundoffs * ROUNDOFF * condition;
         let bound = slack + 0.5 * spacing(found.dtype(), value.abs() + slack);
         let error = (found.value_at(i) - value).abs();
-        if !(error <= bound) {
+        let holds = error <= bound; // false for NaN
+        if !holds {
             let at = found.coords(i);
             return Err(format!(
                 "element {at:?} is {}, wanted {value}: off by {error:e}, bound {bound:e}",

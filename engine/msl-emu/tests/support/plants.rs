@@ -79,7 +79,10 @@ pub const ORDER: [Plant; 13] = [
         "barrier before a fold removed",
         "row_sum_threadgroup",
         4,
-        &[("partial[mine] = total;\nthreadgroup_barrier(mem_flags::mem_threadgroup);", "partial[mine] = total;")],
+        &[(
+            "partial[mine] = total;\nthreadgroup_barrier(mem_flags::mem_threadgroup);",
+            "partial[mine] = total;",
+        )],
         &[Race],
         "partial[mine] += partial[mine + width];",
     ),
@@ -95,7 +98,10 @@ pub const ORDER: [Plant; 13] = [
         "barrier before the next block removed",
         "prefix_scan",
         6,
-        &[("  before += block;\n  threadgroup_barrier(mem_flags::mem_threadgroup);", "  before += block;")],
+        &[(
+            "  before += block;\n  threadgroup_barrier(mem_flags::mem_threadgroup);",
+            "  before += block;",
+        )],
         &[Race],
         "totals[simdgroup_index_in_threadgroup] = running;",
     ),
@@ -171,7 +177,10 @@ pub const ORDER: [Plant; 13] = [
         &[
             ("threadgroup atomic_uint counts[BINS];", "threadgroup uint counts[BINS];"),
             ("atomic_store_explicit(&counts[bin], 0u, memory_order_relaxed);", "counts[bin] = 0u;"),
-            ("atomic_fetch_add_explicit(&counts[bin], 1u, memory_order_relaxed);", "counts[bin] += 1u;"),
+            (
+                "atomic_fetch_add_explicit(&counts[bin], 1u, memory_order_relaxed);",
+                "counts[bin] += 1u;",
+            ),
             ("atomic_load_explicit(&counts[bin], memory_order_relaxed);", "counts[bin];"),
         ],
         &[Race],
@@ -201,7 +210,7 @@ pub const ORDER: [Plant; 13] = [
 ];
 
 /// Memory.
-pub const MEMORY: [Plant; 19] = [
+pub const MEMORY: [Plant; 20] = [
     plant(
         "tail not guarded",
         "swiglu",
@@ -257,7 +266,10 @@ pub const MEMORY: [Plant; 19] = [
         "strides of the other operand",
         "strided_sum",
         1,
-        &[("a_shape, a_strides, a_ndim", "a_shape, b_strides, a_ndim"), ("b_shape, b_strides, b_ndim", "b_shape, a_strides, b_ndim")],
+        &[
+            ("a_shape, a_strides, a_ndim", "a_shape, b_strides, a_ndim"),
+            ("b_shape, b_strides, b_ndim", "b_shape, a_strides, b_ndim"),
+        ],
         &[OutOfBounds],
         "out[i] =",
     ),
@@ -287,6 +299,14 @@ pub const MEMORY: [Plant; 19] = [
         &[("  atomic_store_explicit(&counts[bin], 0u, memory_order_relaxed);\n", "")],
         &[UninitialisedRead],
         "atomic_fetch_add_explicit(&counts[bin], 1u",
+    ),
+    plant(
+        "accumulator not set",
+        "qmv4",
+        3,
+        &[("float total = 0.0f;", "float total;")],
+        &[UninitialisedRead],
+        "float total;",
     ),
     plant(
         "sum onto an output nobody set",
@@ -375,7 +395,7 @@ pub const MEMORY: [Plant; 19] = [
 ];
 
 /// Values that no detector of memory or order can know to be wrong.
-pub const VALUES: [Plant; 13] = [
+pub const VALUES: [Plant; 12] = [
     wrong(
         "operand transposed",
         "matmul_tiled",
@@ -389,26 +409,38 @@ pub const VALUES: [Plant; 13] = [
         3,
         &[("i = lane; i < n;", "i = lane; i < n / 32 * 32;")],
     ),
-    wrong("accumulator not set", "qmv4", 3, &[("float total = 0.0f;", "float total;")]),
-    wrong("stride of half a group", "row_sum_threadgroup", 5, &[("i += THREADS", "i += THREADS / 2")]),
+    wrong(
+        "stride of half a group",
+        "row_sum_threadgroup",
+        5,
+        &[("i += THREADS", "i += THREADS / 2")],
+    ),
     wrong("scale of another group", "qmv4", 2, &[("at * 8 / GROUP", "at * 8 / (GROUP * 2)")]),
     wrong("one token too many", "attention_decode", 2, &[("token < tokens", "token <= tokens")]),
     wrong("last of ties", "argmax", 5, &[("other_place < place)", "other_place > place)")]),
+    wrong("sum not rescaled", "softmax", 6, &[("sum = sum * exp(best - higher) +", "sum = sum +")]),
     wrong(
-        "sum not rescaled",
-        "softmax",
-        6,
-        &[("sum = sum * exp(best - higher) +", "sum = sum +")],
+        "key of another head",
+        "attention_decode",
+        3,
+        &[("head / (heads / kv_heads)", "head % kv_heads")],
     ),
-    wrong("key of another head", "attention_decode", 3, &[("head / (heads / kv_heads)", "head % kv_heads")]),
-    wrong("rotation the wrong way", "rope", 1, &[("first * cos(angle) - second", "first * cos(angle) + second")]),
+    wrong(
+        "rotation the wrong way",
+        "rope",
+        1,
+        &[("first * cos(angle) - second", "first * cos(angle) + second")],
+    ),
     Plant {
         dtype: Dtype::F16,
         ..wrong(
             "half that overflows",
             "swiglu",
             5,
-            &[("vec<T, 4>(x / (1.0f + exp(-x)) * gate)", "vec<T, 4>(x / float4(vec<T, 4>(1.0f + exp(-x))) * gate)")],
+            &[(
+                "vec<T, 4>(x / (1.0f + exp(-x)) * gate)",
+                "vec<T, 4>(x / float4(vec<T, 4>(1.0f + exp(-x))) * gate)",
+            )],
         )
     },
     Plant {

@@ -34,11 +34,11 @@ pub fn sighting(
         Err(error) => seen.error = Some(error.to_string()),
         Ok(outcome) => {
             seen.reports = outcome.faults.iter().map(report).collect();
-            seen.wrong = outcome
-                .outputs
-                .iter()
-                .zip(&case.expected)
-                .find_map(|(found, expected)| judge(found, expected).err());
+            seen.wrong = outcome.orders.iter().find_map(|(seed, outputs)| {
+                let mut pairs = outputs.iter().zip(&case.expected);
+                let wrong = pairs.find_map(|(found, expected)| judge(found, expected).err())?;
+                Some(format!("order {seed}: {wrong}"))
+            });
         }
     }
     seen

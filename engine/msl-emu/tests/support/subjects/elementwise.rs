@@ -10,10 +10,8 @@ use crate::support::{Case, Expected, Subject, View, of_type};
 
 pub const SWIGLU: Subject = Subject::new("swiglu", &["a", "b"], swiglu);
 
-pub const STRIDED_SUM: Subject = Subject {
-    row_contiguous: false,
-    ..Subject::new("strided_sum", &["a", "b"], strided_sum)
-};
+pub const STRIDED_SUM: Subject =
+    Subject { row_contiguous: false, ..Subject::new("strided_sum", &["a", "b"], strided_sum) };
 
 fn swiglu(dtype: Dtype) -> Vec<Case> {
     [1, 3, 4, 63, 257, 1025].into_iter().map(|n| swiglu_case(dtype, n)).collect()
@@ -50,12 +48,12 @@ fn strided_sum(dtype: Dtype) -> Vec<Case> {
     let reversed = View { shape: vec![5, 7], strides: vec![7, -1], offset: 6 };
     let repeated = View { shape: vec![5, 7], strides: vec![0, 1], offset: 3 };
     vec![
-        strided_case(dtype, "transposed+sliced", [transposed, sliced]),
-        strided_case(dtype, "reversed+repeated", [reversed, repeated]),
+        strided_case(dtype, "transposed+sliced", &[transposed, sliced]),
+        strided_case(dtype, "reversed+repeated", &[reversed, repeated]),
     ]
 }
 
-fn strided_case(dtype: Dtype, label: &str, views: [View; 2]) -> Case {
+fn strided_case(dtype: Dtype, label: &str, views: &[View; 2]) -> Case {
     let mut numbers = Numbers::new(5);
     let storages = [(); 2].map(|()| numbers.tensor(dtype, &[5 * 16], -4.0, 4.0));
     let (a, b) = (read(&storages[0], &views[0]), read(&storages[1], &views[1]));

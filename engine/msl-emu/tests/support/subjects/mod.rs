@@ -2,7 +2,7 @@
 
 mod attention;
 mod elementwise;
-mod matmul;
+pub mod matmul;
 mod quantized;
 mod reduce;
 mod rope;

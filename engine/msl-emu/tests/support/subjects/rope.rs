@@ -22,12 +22,8 @@ fn case(dtype: Dtype, shape: [usize; 4]) -> Case {
     let firsts: Vec<i64> = offsets.iter().map(|&offset| i64::from(offset)).collect();
     let periods = (0..width / 2).map(|i| BASE.powf(2.0 * i as f64 / width as f64)).collect();
     let table = RopeTable::of_periods(periods);
-    let parameters = Rope {
-        dims: width,
-        traditional: false,
-        table: &table,
-        offsets: Offsets::PerItem(&firsts),
-    };
+    let parameters =
+        Rope { dims: width, traditional: false, table: &table, offsets: Offsets::PerItem(&firsts) };
     let answer = rope(&wide(&x), &parameters).expect("an offset for each item");
     Case {
         label: format!("{shape:?}"),

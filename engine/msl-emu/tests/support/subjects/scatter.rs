@@ -27,12 +27,8 @@ fn histogram_case(dtype: Dtype, n: usize) -> Case {
     let x = Numbers::new(n as u64).tensor(dtype, &[n], 0.0, 0.99);
     // A power of two of bins: the product is exact.
     let bins = wide(&x).map(|v| ((v * BINS as f64) as i64).min(BINS as i64 - 1));
-    let counts = ops::scatter_add(
-        &Tensor64::full([BINS], 0.0),
-        &bins,
-        &Tensor64::full([n], 1.0),
-        0,
-    );
+    let counts =
+        ops::scatter_add(&Tensor64::full([BINS], 0.0), &bins, &Tensor64::full([n], 1.0), 0);
     let counts = counts.expect("bins within the histogram").value;
     Case {
         label: format!("n={n}"),
