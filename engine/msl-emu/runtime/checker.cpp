@@ -11,47 +11,20 @@
 #include <cstring>
 
 #include "arena.h"
-#include "emu/runtime.h"
+#include "clock.h"
 #include "machine.h"
-#include "report.h"
 
-namespace emu {
+namespace emu::checker {
+
+Clock clocks[memories];
+unsigned running = 0;
+
 namespace {
 
-/// Who accessed a granule, and when: epoch, epoch within the simdgroup, whether atomically, thread.
-using Stamp = std::uint64_t;
-constexpr unsigned thread_bits = 10, atomic_bit = 10, simd_shift = 12, epoch_shift = 32;
-constexpr Stamp atomic_mark = Stamp{1} << atomic_bit;
-constexpr std::uint64_t max_simd_epoch = (1u << (epoch_shift - simd_shift)) - 1;
-
-std::uint64_t epoch_of(Stamp s) { return s >> epoch_shift; }
-std::uint64_t simd_epoch_of(Stamp s) { return s >> simd_shift & max_simd_epoch; }
-unsigned thread_of(Stamp s) { return s & ((1u << thread_bits) - 1); }
-bool is_atomic(Stamp s) { return s & atomic_mark; }
-
-enum Memory : unsigned { device, threadgroup, memories };
-
-struct Clock {
-  std::uint64_t epoch = 0, group_start = 0;
-  std::uint64_t simd_epoch[max_group_threads / simd_width] = {};
-};
-Clock clocks[memories];
 /// Stamp of a plain access by the running thread.
 Stamp now[memories];
 /// A write whose stamp lies less than `ordered[m]` above `first_stamp[m]` was made in this group, before its last barrier.
 Stamp first_stamp[memories], ordered[memories];
-unsigned running = 0;
-
-/// Groups by their first device epoch, to name threads of earlier ones.
-struct GroupStart {
-  std::uint64_t epoch;
-  unsigned position[3], size[3];
-};
-constexpr unsigned remembered = 1 << 16;
-GroupStart starts[remembered];
-std::uint64_t started = 0;
-
-Memory memory_of(const Region& region) { return region.kind == Kind::group ? threadgroup : device; }
 
 void stamp_running() {
   for (unsigned m = 0; m < memories; ++m) {
@@ -60,89 +33,6 @@ void stamp_running() {
     ordered[m] = (clock.epoch - clock.group_start) << epoch_shift;
     now[m] = clock.epoch << epoch_shift | clock.simd_epoch[running / simd_width] << simd_shift | running;
   }
-}
-
-ThreadName name_of(Stamp stamp, Memory memory) {
-  ThreadName name;
-  const GroupStart* start = nullptr;
-  if (memory == threadgroup) {
-    start = &starts[(started - 1) % remembered];
-  } else {
-    const std::uint64_t oldest = started > remembered ? started - remembered : 0;
-    for (std::uint64_t i = started; i > oldest && !start; --i) {
-      if (starts[(i - 1) % remembered].epoch <= epoch_of(stamp)) start = &starts[(i - 1) % remembered];
-    }
-  }
-  if (!start) return name;
-  const unsigned index = thread_of(stamp);
-  name.known = true;
-  std::memcpy(name.group, start->position, sizeof name.group);
-  name.local[0] = index % start->size[0];
-  name.local[1] = index / start->size[0] % start->size[1];
-  name.local[2] = index / start->size[0] / start->size[1];
-  return name;
-}
-
-/// "read of 4 bytes at element 256 of `a`"
-Text& describe(Text& text, const char* what, std::size_t size, const Region& region, std::uintptr_t address) {
-  text << what << " of " << std::uint64_t{size} << (size == 1 ? " byte" : " bytes") << " at ";
-  if (address < region.base) {
-    return text << "byte " << std::uint64_t{region.base - address} << " before `" << region.name << "`";
-  }
-  const std::size_t byte = address - region.base;
-  text << "element " << std::uint64_t{byte / region.element};
-  if (byte % region.element) text << " (byte " << std::uint64_t{byte % region.element} << " of it)";
-  return text << " of `" << region.name << "`";
-}
-
-/// An instruction as cells keep it.
-const std::uintptr_t start = code_start();
-std::uint32_t short_pc(std::uintptr_t pc) { return static_cast<std::uint32_t>(pc - start); }
-
-Where here(std::uintptr_t pc) { return {nullptr, 0, pc, running_thread(), {}}; }
-
-[[gnu::noinline, gnu::cold]] void out_of_bounds(std::uintptr_t address, std::size_t size, bool write, std::uintptr_t pc) {
-  const Region* region = region_near(address);
-  Text text;
-  if (!region) {
-    text << (write ? "write" : "read") << " of " << std::uint64_t{size} << " bytes at an address in no buffer";
-  } else {
-    describe(text, write ? "write" : "read", size, *region, address) << ", which has "
-        << std::uint64_t{region->size / region->element} << " elements of " << std::uint64_t{region->element}
-        << (region->element == 1 ? " byte" : " bytes");
-  }
-  end_with({"out-of-bounds", "checker", text.c_str(), here(pc), {}});
-}
-
-[[gnu::noinline, gnu::cold]] void input_written(const Region& region, std::uintptr_t address, std::size_t size, std::uintptr_t pc) {
-  Text text;
-  describe(text, "write", size, region, address) << ", an input";
-  end_with({"input-written", "checker", text.c_str(), here(pc), {}});
-}
-
-[[gnu::noinline, gnu::cold]] void unwritten(const Region& region, std::uintptr_t address, std::size_t size, bool stale, std::uintptr_t pc) {
-  Text text;
-  describe(text, "read", size, region, address);
-  text << (region.kind != Kind::group ? ", which nobody has written"
-           : stale                    ? ", which nobody has written in this group (an earlier group has)"
-                                      : ", which nobody has written in this group");
-  write_fault({"uninitialised-read", "checker", text.c_str(), here(pc), {}});
-}
-
-[[gnu::noinline, gnu::cold]] void race(const Region& region, std::uintptr_t address, std::size_t size, bool write, std::uintptr_t pc,
-                                       Stamp other, bool other_write, std::uint32_t other_pc) {
-  const Memory memory = memory_of(region);
-  const bool same_group = epoch_of(other) >= clocks[memory].group_start;
-  Text text;
-  describe(text, write ? "write" : "read", size, region, address);
-  text << (other_write ? ", written" : ", read") << " by another thread" << (same_group ? "" : " of another group");
-  const bool same_simdgroup = thread_of(other) / simd_width == running / simd_width;
-  text << (!same_group        ? "; no barrier orders groups"
-           : same_simdgroup   ? " of the simdgroup with no barrier between"
-                              : " of the group with no barrier between");
-  if (memory == device && same_group) text << " that orders device memory";
-  const Where there{nullptr, 0, code_start() + other_pc, name_of(other, memory), {}};
-  write_fault({"race", "checker", text.c_str(), here(pc), there});
 }
 
 /// Whether an access with stamp `before` and the running thread's with stamp `stamp` are unordered and no pair of atomics.
@@ -260,23 +150,20 @@ inline void read(std::uintptr_t address, std::uintptr_t pc) {
 
 } // namespace
 
-void checker::start_group(const unsigned (&position)[3], const unsigned (&size)[3]) {
+void start_group(const unsigned (&position)[3], const unsigned (&size)[3]) {
   for (Clock& clock : clocks) {
     clock.group_start = ++clock.epoch;
     std::memset(clock.simd_epoch, 0, sizeof clock.simd_epoch);
   }
-  GroupStart& start = starts[started++ % remembered];
-  start.epoch = clocks[device].epoch;
-  std::memcpy(start.position, position, sizeof position);
-  std::memcpy(start.size, size, sizeof size);
+  remember_group(clocks[device].epoch, position, size);
 }
 
-void checker::enter(unsigned index) {
+void enter(unsigned index) {
   running = index;
   stamp_running();
 }
 
-void checker::pass_barrier(unsigned order) {
+void pass_barrier(unsigned order) {
   const unsigned orders[memories] = {order_device, order_threadgroup};
   for (unsigned m = 0; m < memories; ++m) {
     if (!(order & orders[m])) continue;
@@ -286,7 +173,7 @@ void checker::pass_barrier(unsigned order) {
   stamp_running();
 }
 
-void checker::pass_simd_barrier(unsigned simdgroup, unsigned order) {
+void pass_simd_barrier(unsigned simdgroup, unsigned order) {
   const unsigned orders[memories] = {order_device, order_threadgroup};
   for (unsigned m = 0; m < memories; ++m) {
     std::uint64_t& epoch = clocks[m].simd_epoch[simdgroup];
@@ -295,7 +182,7 @@ void checker::pass_simd_barrier(unsigned simdgroup, unsigned order) {
   stamp_running();
 }
 
-void checker::finish() {
+void finish() {
   for (unsigned i = 0; i < region_count; ++i) {
     const Region& region = regions[i];
     if (region.kind != Kind::output || region.initialised) continue;
@@ -314,32 +201,32 @@ void checker::finish() {
   }
 }
 
-} // namespace emu
+} // namespace emu::checker
 
 // The hooks. The address of the access is the call's return address less one: an address within the call.
 #define EMU_PC (reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)) - 1)
 #define EMU_AT(pointer) reinterpret_cast<std::uintptr_t>(pointer)
 #define EMU_HOOKS(size)                                                                                       \
-  void __tsan_read##size(void* p) { emu::read<size>(EMU_AT(p), EMU_PC); }                                     \
-  void __tsan_write##size(void* p) { emu::access<true>(EMU_AT(p), size, false, EMU_PC); }                     \
-  void __tsan_unaligned_read##size(void* p) { emu::access<false>(EMU_AT(p), size, false, EMU_PC); }           \
-  void __tsan_unaligned_write##size(void* p) { emu::access<true>(EMU_AT(p), size, false, EMU_PC); }           \
-  void __tsan_volatile_read##size(void* p) { emu::access<false>(EMU_AT(p), size, false, EMU_PC); }            \
-  void __tsan_volatile_write##size(void* p) { emu::access<true>(EMU_AT(p), size, false, EMU_PC); }
+  void __tsan_read##size(void* p) { emu::checker::read<size>(EMU_AT(p), EMU_PC); }                                     \
+  void __tsan_write##size(void* p) { emu::checker::access<true>(EMU_AT(p), size, false, EMU_PC); }                     \
+  void __tsan_unaligned_read##size(void* p) { emu::checker::access<false>(EMU_AT(p), size, false, EMU_PC); }           \
+  void __tsan_unaligned_write##size(void* p) { emu::checker::access<true>(EMU_AT(p), size, false, EMU_PC); }           \
+  void __tsan_volatile_read##size(void* p) { emu::checker::access<false>(EMU_AT(p), size, false, EMU_PC); }            \
+  void __tsan_volatile_write##size(void* p) { emu::checker::access<true>(EMU_AT(p), size, false, EMU_PC); }
 
 #define EMU_READ_MODIFY_WRITE(bits, name, builtin)                                                            \
   std::uint##bits##_t __tsan_atomic##bits##_##name(volatile std::uint##bits##_t* p, std::uint##bits##_t v, int) { \
-    emu::access<false>(EMU_AT(p), bits / 8, true, EMU_PC);                                                    \
-    emu::access<true>(EMU_AT(p), bits / 8, true, EMU_PC);                                                     \
+    emu::checker::access<false>(EMU_AT(p), bits / 8, true, EMU_PC);                                                    \
+    emu::checker::access<true>(EMU_AT(p), bits / 8, true, EMU_PC);                                                     \
     return builtin(p, v, __ATOMIC_SEQ_CST);                                                                   \
   }
 #define EMU_ATOMICS(bits)                                                                                     \
   std::uint##bits##_t __tsan_atomic##bits##_load(const volatile std::uint##bits##_t* p, int) {                \
-    emu::access<false>(EMU_AT(p), bits / 8, true, EMU_PC);                                                    \
+    emu::checker::access<false>(EMU_AT(p), bits / 8, true, EMU_PC);                                                    \
     return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                              \
   }                                                                                                           \
   void __tsan_atomic##bits##_store(volatile std::uint##bits##_t* p, std::uint##bits##_t v, int) {             \
-    emu::access<true>(EMU_AT(p), bits / 8, true, EMU_PC);                                                     \
+    emu::checker::access<true>(EMU_AT(p), bits / 8, true, EMU_PC);                                                     \
     __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                                 \
   }                                                                                                           \
   EMU_READ_MODIFY_WRITE(bits, exchange, __atomic_exchange_n)                                                  \
@@ -351,12 +238,12 @@ void checker::finish() {
   EMU_READ_MODIFY_WRITE(bits, fetch_nand, __atomic_fetch_nand)                                                \
   int __tsan_atomic##bits##_compare_exchange_strong(volatile std::uint##bits##_t* p, std::uint##bits##_t* c,  \
                                                     std::uint##bits##_t v, int, int) {                        \
-    emu::access<true>(EMU_AT(p), bits / 8, true, EMU_PC);                                                     \
+    emu::checker::access<true>(EMU_AT(p), bits / 8, true, EMU_PC);                                                     \
     return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                   \
   }                                                                                                           \
   int __tsan_atomic##bits##_compare_exchange_weak(volatile std::uint##bits##_t* p, std::uint##bits##_t* c,    \
                                                   std::uint##bits##_t v, int, int) {                          \
-    emu::access<true>(EMU_AT(p), bits / 8, true, EMU_PC);                                                     \
+    emu::checker::access<true>(EMU_AT(p), bits / 8, true, EMU_PC);                                                     \
     return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                   \
   }
 
@@ -370,19 +257,19 @@ EMU_ATOMICS(8)
 EMU_ATOMICS(16)
 EMU_ATOMICS(32)
 EMU_ATOMICS(64)
-void __tsan_read_range(void* p, unsigned long size) { if (size) emu::access<false>(EMU_AT(p), size, false, EMU_PC); }
-void __tsan_write_range(void* p, unsigned long size) { if (size) emu::access<true>(EMU_AT(p), size, false, EMU_PC); }
+void __tsan_read_range(void* p, unsigned long size) { if (size) emu::checker::access<false>(EMU_AT(p), size, false, EMU_PC); }
+void __tsan_write_range(void* p, unsigned long size) { if (size) emu::checker::access<true>(EMU_AT(p), size, false, EMU_PC); }
 // clang calls these for what the language copies and fills.
 void* __tsan_memcpy(void* to, const void* from, unsigned long size) {
-  if (size) emu::access<false>(EMU_AT(from), size, false, EMU_PC), emu::access<true>(EMU_AT(to), size, false, EMU_PC);
+  if (size) emu::checker::access<false>(EMU_AT(from), size, false, EMU_PC), emu::checker::access<true>(EMU_AT(to), size, false, EMU_PC);
   return std::memcpy(to, from, size);
 }
 void* __tsan_memmove(void* to, const void* from, unsigned long size) {
-  if (size) emu::access<false>(EMU_AT(from), size, false, EMU_PC), emu::access<true>(EMU_AT(to), size, false, EMU_PC);
+  if (size) emu::checker::access<false>(EMU_AT(from), size, false, EMU_PC), emu::checker::access<true>(EMU_AT(to), size, false, EMU_PC);
   return std::memmove(to, from, size);
 }
 void* __tsan_memset(void* to, int value, unsigned long size) {
-  if (size) emu::access<true>(EMU_AT(to), size, false, EMU_PC);
+  if (size) emu::checker::access<true>(EMU_AT(to), size, false, EMU_PC);
   return std::memset(to, value, size);
 }
 void __tsan_vptr_update(void*, void*) {}

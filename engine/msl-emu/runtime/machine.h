@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "emu/runtime.h"
+#include "report.h"
 
 namespace emu {
 
@@ -33,6 +34,8 @@ bool below_stack(std::uintptr_t address);
 std::uintptr_t stack_end();
 /// Whether `address` lies in the running thread's stack or in the program's own data. Mode fibers only.
 bool is_private(std::uintptr_t address);
+/// The Metal thread that an OS thread runs, by the system's number of it. Mode threads only.
+ThreadName thread_of_system(unsigned long os_id);
 /// Poisoned memory for a threadgroup variable of the running group.
 void* group_block(const char* name, std::size_t size, std::size_t granule, void* previous);
 
