@@ -115,6 +115,7 @@ pub struct Case {
 }
 
 /// What a case does.
+#[expect(clippy::large_enum_variant, reason = "cases are few, and moved seldom")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {

@@ -113,10 +113,10 @@ fn envelopes(path: &Path, wire: Vec<WireEnvelope>) -> Result<Vec<Envelope>, Case
     let mut names = HashSet::new();
     for envelope in &wire {
         toml_dir::check_name(path, &envelope.name)?;
-        let fault = if !names.insert(&envelope.name) {
-            Some("an envelope's name stands once".to_owned())
-        } else {
+        let fault = if names.insert(&envelope.name) {
             envelope.composition.fault().or_else(|| envelope.fault())
+        } else {
+            Some("an envelope's name stands once".to_owned())
         };
         if let Some(message) = fault {
             return Err(invalid(path, &envelope.name, message));

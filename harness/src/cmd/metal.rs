@@ -137,7 +137,7 @@ impl RunArgs {
             metal.modes.clone_from(&self.mode);
         }
         metal.orders = self.orders.unwrap_or(metal.orders);
-        let bounds = self.bounds(metal, &id, root)?;
+        let bounds = Self::bounds(metal, &id, root)?;
         let (subject, dtype) = (metal.kernel.clone(), metal.dtype.name().to_owned());
         Ok(Job {
             case,
@@ -153,7 +153,6 @@ impl RunArgs {
     }
 
     fn bounds(
-        &self,
         metal: &MetalCase,
         id: &str,
         root: Option<&Root>,

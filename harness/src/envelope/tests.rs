@@ -119,8 +119,8 @@ fn positions_that_rounding_turns_are_not_decided() {
     let mut controls = controls(0.0, 1e-9);
     controls.split[7] = Position { margin_teacher: 0.01, ..position(1e-9, false) };
     let mut positions = around(1e-9);
-    for at in 0..40 {
-        positions[at] = Position { margin_teacher: 0.01, ..position(1e-9, false) };
+    for turned in &mut positions[..40] {
+        *turned = Position { margin_teacher: 0.01, ..position(1e-9, false) };
     }
     let report = judged(&positions, &controls, BOUNDS);
     assert_eq!(report.noise_margin, 0.01);

@@ -69,7 +69,8 @@ fn chain(error: &EmuError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
+        text.push_str(": ");
+        text.push_str(&error.to_string());
         cause = error.source();
     }
     text

@@ -121,7 +121,7 @@ fn strength(
     let mut all = serde_json::Map::new();
     for prompt in &trajectory.prompts {
         let (general, of) =
-            strength_of(&prompt.name, trajectory, file).map_err(FreezeError::from)?;
+            strength_of(&prompt.name, trajectory, file)?;
         let weak = general.refusals().iter().map(ToString::to_string).collect::<Vec<_>>();
         let weak = [weak, of.weaknesses().iter().map(ToString::to_string).collect()].concat();
         if let (Some(reason), None) = (weak.first(), case.degenerate_because()) {

@@ -156,7 +156,7 @@ impl Run<'_> {
         };
         let composition = Some(envelope.composition.to_string());
         let envelope = Some(report);
-        Ok(timed(Row { composition, envelope, ..check::row(self.job, id, outcome) }, started))
+        Ok(timed(Row { envelope, composition, ..check::row(self.job, id, outcome) }, started))
     }
 
     /// Of which prompt each position is.
