@@ -38,7 +38,6 @@ fn ran(header: &str, body: &str, group: u32, outputs: usize) -> Vec<f64> {
 }
 
 #[test]
-#[ignore = "needs the provisioned MLX (cargo xtask setup)"]
 fn the_preamble_is_mlx_s_own() {
     let body = "uint i = thread_position_in_grid.x;\nuint at = elem_to_loc(i, a_shape, a_strides, a_ndim);\n\
                 out[i] = T(a[at]) + Limits<float>::min * 0 + ceildiv(7, 4);";
@@ -48,7 +47,6 @@ fn the_preamble_is_mlx_s_own() {
 }
 
 #[test]
-#[ignore = "needs the provisioned MLX (cargo xtask setup)"]
 fn steel_s_fragments_multiply() {
     let header = "#include \"mlx/backend/metal/kernels/steel/gemm/mma.h\"\n";
     let body = "using Frag = mlx::steel::BaseMMAFrag<float, 8, 8>;\n\

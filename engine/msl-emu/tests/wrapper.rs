@@ -1,7 +1,7 @@
 //! The generated function against the text that MLX itself generates.
 //!
-//! `tests/wrapper/*.metal` is what MLX 0.32.2 printed; `cargo test --test wrapper -- --ignored` asks the MLX that is
-//! provisioned here for every kernel and dtype, and with `RECORD_MLX_TEXT=1` writes the files anew.
+//! `tests/wrapper/*.metal` is what MLX 0.32.2 printed; the MLX that is provisioned here (`cargo xtask setup`) is asked
+//! for every kernel and dtype, and with `RECORD_MLX_TEXT=1` the files are written anew.
 
 mod support;
 
@@ -168,7 +168,6 @@ fn text_is_mlx_s_byte_for_byte() {
 }
 
 #[test]
-#[ignore = "needs the provisioned MLX (cargo xtask setup)"]
 fn text_is_what_this_mlx_prints() {
     let recorder = recorder(&mlx());
     let record = env::var_os("RECORD_MLX_TEXT").is_some();

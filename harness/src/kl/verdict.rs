@@ -158,7 +158,7 @@ mod tests {
     #[rstest]
     #[case::within(Some(0.3), 0.0, 0.3, Outcome::Held)]
     #[case::above(Some(0.31), 0.0, 0.3, Outcome::Exceeded)]
-    #[case::excess_counts(Some(0.4), 0.1, 0.3, Outcome::Held)]
+    #[case::excess_counts(Some(0.375), 0.125, 0.25, Outcome::Held)]
     #[case::below_the_floor(Some(0.4), 0.31, 0.3, Outcome::BelowFloor)]
     #[case::nan(Some(f64::NAN), 0.0, 0.3, Outcome::Exceeded)]
     #[case::nan_floor(Some(0.1), f64::NAN, 0.3, Outcome::BelowFloor)]
