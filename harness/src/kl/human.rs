@@ -223,7 +223,7 @@ fn interval(found: Option<&Intervals>) -> String {
 }
 
 /// Four digits; 0 only where it is exactly that.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }

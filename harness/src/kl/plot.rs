@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Report, error::KlError, record::failed, report::Histogram};
+use super::{Report, error::KlError, human::number, record::failed, report::Histogram};
 use crate::stats::Profile;
 
 const WIDTH: f64 = 760.0;
@@ -36,6 +36,9 @@ pub fn by_place(report: &Report) -> String {
     let decades = Decades::of(found.iter().flat_map(|bin| [bin.mean, bin.max]));
     let last = found.last().map_or(1, |bin| bin.to) as f64;
     let mut plot = Plot::new(&title("KL by place in the window", report));
+    if !found.iter().any(|bin| bin.max > 0.0) {
+        return plot.nothing("no position has a KL above 0");
+    }
     plot.axis_y(decades, |decade| format!("1e{decade}"));
     for part in 0..=4 {
         let at = f64::from(part) / 4.0;
@@ -78,9 +81,13 @@ pub fn histogram(report: &Report) -> String {
     let first = (0..bins.len()).find(used).unwrap_or(0) / per_decade * per_decade;
     let end = (0..bins.len()).rfind(used).map_or(per_decade, |at| at + 1);
     let end = end.next_multiple_of(per_decade);
-    let most = bins.iter().copied().max().unwrap_or(0).max(1);
-    for part in 0..=4u32 {
-        let at = f64::from(part) / 4.0;
+    let most = bins.iter().copied().max().unwrap_or(0);
+    if most == 0 {
+        return plot.nothing("no position has a KL above 0");
+    }
+    let ticks = most.min(4);
+    for tick in 0..=ticks {
+        let at = tick as f64 / ticks as f64;
         plot.tick_y(at, &format!("{:.0}", at * most as f64));
     }
     let span = (end - first) as f64;
@@ -98,8 +105,7 @@ pub fn histogram(report: &Report) -> String {
 
 fn title(what: &str, report: &Report) -> String {
     let summary = &report.summary;
-    let mean = summary.kl.mean;
-    format!("{what} · mean {mean:.3e} nats over {} positions", summary.positions)
+    format!("{what} · mean {} nats over {} positions", number(summary.kl.mean), summary.positions)
 }
 
 /// A logarithmic axis of whole decades.
@@ -117,9 +123,6 @@ impl Decades {
         let seen: Vec<f64> = values.filter(|value| *value > 0.0 && value.is_finite()).collect();
         let most = seen.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let least = seen.iter().copied().fold(f64::MAX, f64::min);
-        if seen.is_empty() {
-            return Self { first: -1, last: 0 };
-        }
         let last = most.log10().ceil() as i32;
         let first = (least.log10().floor() as i32).clamp(last - Self::MOST, last - 1);
         Self { first, last }
@@ -225,6 +228,13 @@ impl Plot {
         ));
     }
 
+    /// The end of a plot that has nothing to show.
+    fn nothing(mut self, why: &str) -> String {
+        let (x, y) = Self::place(0.5, 0.5);
+        self.push(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{why}</text>"));
+        self.end()
+    }
+
     fn end(mut self) -> String {
         self.svg.push_str("</svg>\n");
         self.svg
@@ -240,8 +250,6 @@ mod tests {
         let decades = Decades::of([0.0, 2e-5, 3e-2].into_iter());
         assert_eq!((decades.first, decades.last), (-5, -1));
         assert_eq!([0.0, 1e-9, 1e-5, 1e-1].map(|value| decades.part(value)), [0.0, 0.0, 0.0, 1.0]);
-        let none = Decades::of([0.0].into_iter());
-        assert_eq!((none.first, none.last), (-1, 0));
         let wide = Decades::of([1e-300, 1.0].into_iter());
         assert_eq!(wide.last - wide.first, Decades::MOST);
     }
