@@ -20,7 +20,7 @@ use crate::{
 
 /// Find the first layer, op and element where two paths of a model part
 ///
-/// A path is l1, l2:kvBITS[gGROUP][,WHEN][,ROUTE], fault:NAME (debug builds) or dump:FILE, the
+/// A path is l1, `l2:kvBITS[gGROUP][,WHEN][,ROUTE]`, fault:NAME (debug builds) or dump:FILE, the
 /// intermediates of another engine (see the guide). Exits 0 where they do not part, 100 where they do.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {

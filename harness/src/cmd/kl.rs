@@ -22,7 +22,7 @@ use crate::{
 /// Score how far a student's next-token distributions are from a teacher's, on one text
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// MODEL[@COMPOSITION], store:DIGEST or a dump's FILE.safetensors
+    /// `MODEL[@COMPOSITION]`, store:DIGEST or a dump's FILE.safetensors
     #[arg(long, value_name = "SOURCE")]
     pub teacher: Source,
     /// The same; by default the teacher's model under --composition

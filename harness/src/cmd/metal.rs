@@ -152,11 +152,7 @@ impl RunArgs {
         })
     }
 
-    fn bounds(
-        metal: &MetalCase,
-        id: &str,
-        root: Option<&Root>,
-    ) -> Result<Vec<crate::ops::Bound>> {
+    fn bounds(metal: &MetalCase, id: &str, root: Option<&Root>) -> Result<Vec<crate::ops::Bound>> {
         bounds(metal, root.map(Root::tolerances_file).as_deref())
             .map_err(|message| Failure::usage(format!("{id}: {message}")))
     }

@@ -231,7 +231,9 @@ impl Plot {
     /// The end of a plot that has nothing to show.
     fn nothing(mut self, why: &str) -> String {
         let (x, y) = Self::place(0.5, 0.5);
-        self.push(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{why}</text>"));
+        self.push(format_args!(
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{why}</text>"
+        ));
         self.end()
     }
 

@@ -120,8 +120,7 @@ fn strength(
 ) -> Result<serde_json::Value, FreezeError> {
     let mut all = serde_json::Map::new();
     for prompt in &trajectory.prompts {
-        let (general, of) =
-            strength_of(&prompt.name, trajectory, file)?;
+        let (general, of) = strength_of(&prompt.name, trajectory, file)?;
         let weak = general.refusals().iter().map(ToString::to_string).collect::<Vec<_>>();
         let weak = [weak, of.weaknesses().iter().map(ToString::to_string).collect()].concat();
         if let (Some(reason), None) = (weak.first(), case.degenerate_because()) {

@@ -3,7 +3,7 @@
 //!
 //! All logarithms are natural, so that divergences, entropies and margins are in nats. Sums are float64.
 //!
-//! - [`score`]: each position of two sets of logits
+//! - [`mod@score`]: each position of two sets of logits
 //! - [`summary`]: many positions, with intervals; its parts are [`distribution`], [`agreement`], [`perplexity`] and
 //!   [`profile`](mod@profile)
 //! - [`bootstrap`]: intervals by resampling whole clusters (prompts or windows)
