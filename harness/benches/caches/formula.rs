@@ -1,4 +1,4 @@
-//! How many bytes caches hold, and in how many arrays, from `config.json` alone.
+//! How many bytes caches hold, from `config.json` alone.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,11 @@ use super::serve::Kv;
 /// Positions a buffer grows by (`step` of mlx-lm's `KVCache`).
 const STEP: usize = 256;
 
-/// Bytes, and arrays, behind a prompt, all but the last id of it in one call, and so many steps.
-pub fn held(dir: &Path, kv: Option<Kv>, [prompt, steps]: [usize; 2]) -> Result<(f64, usize)> {
+/// MLX's CPU allocator takes whole pages.
+const PAGE: usize = 4096;
+
+/// Bytes of the arrays, and of their pages, behind a prompt, all but the last id of it in one call, and so many steps.
+pub fn bytes(dir: &Path, kv: Option<Kv>, [prompt, steps]: [usize; 2]) -> Result<[f64; 2]> {
     let text = fs::read_to_string(dir.join("config.json"))?;
     let config: Value = serde_json::from_str(&text)?;
     let number = |key: &str| config[key].as_u64().map(|number| number as usize);
@@ -21,14 +24,16 @@ pub fn held(dir: &Path, kv: Option<Kv>, [prompt, steps]: [usize; 2]) -> Result<(
     let hidden = number("hidden_size").context("hidden_size")?;
     let width = number("head_dim").unwrap_or(hidden / heads);
     let float = match config["torch_dtype"].as_str() {
-        Some("bfloat16" | "float16") => 2.0,
-        Some("float32") | None => 4.0,
+        Some("bfloat16" | "float16") => 2,
+        Some("float32") | None => 4,
         Some(other) => bail!("torch_dtype `{other}`"),
     };
-    let row = match kv {
-        None => width as f64 * float,
+    // A row of keys, or of values; packed, of codes, scales and biases.
+    let rows = match kv {
+        None => vec![width * float],
         Some(Kv { bits, group }) => {
-            width as f64 * f64::from(bits) / 8.0 + 2.0 * float * width as f64 / f64::from(group)
+            let groups = width / group as usize * float;
+            vec![width * bits as usize / 8, groups, groups]
         }
     };
     let pattern = number("sliding_window_pattern");
@@ -38,7 +43,10 @@ pub fn held(dir: &Path, kv: Option<Kv>, [prompt, steps]: [usize; 2]) -> Result<(
         // The first call's room is rounded up, and so is what it lacks later.
         _ => (prompt + steps).div_ceil(STEP) * STEP,
     });
-    // Keys and values; packed, each is codes, scales and biases.
-    let arrays = layers * if kv.is_some() { 6 } else { 2 };
-    Ok((positions.map(|positions| 2.0 * (kv_heads * positions) as f64 * row).sum(), arrays))
+    let arrays: Vec<usize> = positions
+        .flat_map(|positions| rows.iter().map(move |row| kv_heads * positions * row))
+        .flat_map(|bytes| [bytes; 2])
+        .collect();
+    let paged: usize = arrays.iter().map(|bytes| bytes.next_multiple_of(PAGE)).sum();
+    Ok([arrays.iter().sum::<usize>() as f64, paged as f64])
 }

@@ -2,8 +2,7 @@
 //! caches, this engine beside mlx-lm; compiled steps beside eager ones; and bytes beside the formula.
 //!
 //! All live in processes of their own and take turns, the first of a round changing from round to round.
-//! Ids must be those of mlx-lm, and memory within [`MEMORY_BOUND`] of the formula, a page an array aside,
-//! or the bench fails.
+//! Ids must be those of mlx-lm, and memory within [`MEMORY_BOUND`] of the formula, or the bench fails.
 //! Arguments after `--`: names of models (`qwen3-1m`, `gemma3-1m`, `bench-98mb`; all by default),
 //! `--rounds N`, `--prompt N`, `--tokens N`.
 
@@ -44,11 +43,8 @@ const ROWS: [(&str, &str, Option<Kv>); 6] = [
     ("bench-98mb", "kv8", Some(Kv { bits: 8, group: 64 })),
 ];
 
-/// Bytes may differ from the formula's by this part of them, behind what pages round up.
+/// Bytes may differ from the formula's by this part of them.
 const MEMORY_BOUND: f64 = 0.05;
-
-/// MLX's CPU allocator takes large arrays from the system in whole pages, with a header in front.
-const PAGE: f64 = 4096.0;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -157,7 +153,7 @@ impl<'a> Bench<'a> {
         let request = Request { mode: Mode::Memory, ..self.request.clone() };
         let mut memory: Memory = self.ours.ask(&request)?;
         let positions = [self.request.ids.len(), self.request.tokens - 1];
-        (memory.formula, memory.count) = formula::held(self.dir, self.kv, positions)?;
+        [memory.formula, memory.pages] = formula::bytes(self.dir, self.kv, positions)?;
         Ok(memory)
     }
 

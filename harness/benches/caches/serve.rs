@@ -64,10 +64,10 @@ pub struct Memory {
     pub held: f64,
     /// Of their arrays.
     pub arrays: f64,
-    /// By the formula.
+    /// Of their arrays, by the formula.
     pub formula: f64,
-    /// How many arrays these are.
-    pub count: usize,
+    /// Of the pages of these, by the formula.
+    pub pages: f64,
 }
 
 /// Seconds of the first and of the third step of a fresh decoder.
@@ -128,7 +128,7 @@ fn memory(model: &Model, request: &Request) -> Result<String> {
     let (with, arrays) = (active_memory()?, decoder.cache_bytes());
     drop(decoder);
     let held = with as f64 - active_memory()? as f64;
-    Ok(serde_json::to_string(&Memory { held, arrays: arrays as f64, formula: 0.0, count: 0 })?)
+    Ok(serde_json::to_string(&Memory { held, arrays: arrays as f64, formula: 0.0, pages: 0.0 })?)
 }
 
 fn starts(model: &Model, request: &Request) -> Result<String> {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::PAGE;
 use super::serve::{Memory, Starts};
 use super::table::{Ratios, cells};
 
@@ -44,24 +43,23 @@ impl Sheet {
             ms(cold.fused),
             ms(warm.fused)
         ));
-        let off =
-            |bytes: f64, slack: f64| ((bytes - memory.formula).abs() - slack) / memory.formula;
-        let slack = PAGE * memory.count as f64;
-        self.worst = self.worst.max(off(memory.arrays, 0.0)).max(off(memory.held, slack));
+        let off = |bytes: f64, wanted: f64| (bytes - wanted).abs() / wanted;
+        let held = off(memory.held, memory.pages);
+        let arrays = off(memory.arrays, memory.formula);
+        self.worst = self.worst.max(held).max(arrays);
         let mb = |bytes: f64| format!("{:.3}", bytes / 1e6);
         self.memory.push(format!(
-            "| {name} | {} | {:.1} % | {} | {:.1} % | {} | {} |",
+            "| {name} | {} | {} | {:.1} % | {} | {} | {:.1} % |",
             mb(memory.held),
-            off(memory.held, 0.0) * 100.0,
+            mb(memory.pages),
+            held * 100.0,
             mb(memory.arrays),
-            off(memory.arrays, 0.0) * 100.0,
             mb(memory.formula),
-            memory.count
+            arrays * 100.0
         ));
     }
 
-    /// The part by which memory is off the formula where it is most, the rounding to pages of what is held
-    /// aside.
+    /// The part by which memory is off the formula where it is most.
     pub fn worst(&self) -> f64 {
         self.worst
     }
@@ -89,7 +87,7 @@ impl fmt::Display for Sheet {
                 &self.starts,
             ),
             (
-                "| caches | MB held | off | MB of their arrays | off | MB by the formula | arrays |",
+                "| caches | MB held | pages by the formula | off | MB of arrays | by the formula | off |",
                 7,
                 &self.memory,
             ),
