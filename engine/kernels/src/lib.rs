@@ -7,8 +7,10 @@
 mod call;
 mod candidate;
 mod error;
+pub mod exact;
 mod how;
 mod list;
+pub mod numbers;
 mod spec;
 
 pub use call::{Buffer, Call, Data, Operand, Out, Params, View};
