@@ -8,6 +8,7 @@ mod call;
 mod candidate;
 mod error;
 mod how;
+pub mod ledger;
 mod list;
 mod spec;
 
