@@ -10,10 +10,12 @@ mod candidate;
 mod draw;
 mod error;
 mod gemm;
+pub mod exact;
 mod how;
 pub mod ledger;
 mod list;
 mod parallel;
+pub mod numbers;
 mod spec;
 mod widen;
 
