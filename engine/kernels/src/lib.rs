@@ -11,6 +11,7 @@ mod draw;
 mod error;
 mod gemm;
 mod how;
+pub mod ledger;
 mod list;
 mod parallel;
 mod spec;
