@@ -251,6 +251,12 @@ pub enum EngineError {
     /// A call that a kernel does not take, though it was asked for by name.
     #[error(transparent)]
     Kernel(#[from] mlx_parity_kernels::KernelError),
+    /// The accepted ledger of kernels cannot be read.
+    #[error("goldens/ledger.toml: {message}")]
+    Ledger {
+        /// What is wrong with it.
+        message: String,
+    },
     /// A lever, or a position of one, that does not exist.
     #[error("kernel lever `{found}`: wanted {wanted}")]
     Lever {

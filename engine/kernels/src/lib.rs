@@ -9,13 +9,13 @@ mod call;
 mod candidate;
 mod draw;
 mod error;
-mod gemm;
 pub mod exact;
+mod gemm;
 mod how;
 pub mod ledger;
 mod list;
-mod parallel;
 pub mod numbers;
+mod parallel;
 mod spec;
 mod widen;
 

@@ -15,7 +15,7 @@ pub(crate) mod sites;
 
 pub use baseline::baseline;
 pub use counters::{dispatches, reset_dispatches};
-pub use defaults::{Here, here};
+pub use defaults::here;
 pub use launch::{call, run};
 pub use policy::{ENVIRONMENT, Lever, Policy, Switch};
 
