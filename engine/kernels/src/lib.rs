@@ -12,6 +12,7 @@ mod error;
 pub mod exact;
 mod gemm;
 mod how;
+mod lanes;
 pub mod ledger;
 mod list;
 pub mod numbers;

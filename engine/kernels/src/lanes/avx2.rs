@@ -325,8 +325,10 @@ fn transpose(rows: [U; LANES]) -> [U; LANES] {
 fn eight(rows: [__m256i; 8]) -> [__m256i; 8] {
     let mut quads = rows;
     for four in quads.chunks_exact_mut(4) {
-        let low = [_mm256_unpacklo_epi32(four[0], four[1]), _mm256_unpacklo_epi32(four[2], four[3])];
-        let high = [_mm256_unpackhi_epi32(four[0], four[1]), _mm256_unpackhi_epi32(four[2], four[3])];
+        let low =
+            [_mm256_unpacklo_epi32(four[0], four[1]), _mm256_unpacklo_epi32(four[2], four[3])];
+        let high =
+            [_mm256_unpackhi_epi32(four[0], four[1]), _mm256_unpackhi_epi32(four[2], four[3])];
         four[0] = _mm256_unpacklo_epi64(low[0], low[1]);
         four[1] = _mm256_unpackhi_epi64(low[0], low[1]);
         four[2] = _mm256_unpacklo_epi64(high[0], high[1]);

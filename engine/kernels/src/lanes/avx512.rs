@@ -298,8 +298,10 @@ fn transpose(rows: [U; LANES]) -> [U; LANES] {
     // `quads[4 * i + j]` holds, in its quarter q, rows 4i..4i+4 of column 4q+j.
     let mut quads = rows.map(|row| row.0);
     for four in quads.chunks_exact_mut(4) {
-        let low = [_mm512_unpacklo_epi32(four[0], four[1]), _mm512_unpacklo_epi32(four[2], four[3])];
-        let high = [_mm512_unpackhi_epi32(four[0], four[1]), _mm512_unpackhi_epi32(four[2], four[3])];
+        let low =
+            [_mm512_unpacklo_epi32(four[0], four[1]), _mm512_unpacklo_epi32(four[2], four[3])];
+        let high =
+            [_mm512_unpackhi_epi32(four[0], four[1]), _mm512_unpackhi_epi32(four[2], four[3])];
         four[0] = _mm512_unpacklo_epi64(low[0], low[1]);
         four[1] = _mm512_unpackhi_epi64(low[0], low[1]);
         four[2] = _mm512_unpacklo_epi64(high[0], high[1]);

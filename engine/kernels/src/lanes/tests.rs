@@ -12,12 +12,25 @@ fn widths() -> impl Iterator<Item = (Path, Width)> {
 }
 
 const A: [f32; LANES] = [
-    0.0, -0.0, 1.0, -1.5, 2.5, 3.5, 1e-3, -1e6, 65504.0, 1e-41, f32::MAX, f32::INFINITY,
-    f32::NEG_INFINITY, f32::NAN, 0.333_333_34, -7.75,
+    0.0,
+    -0.0,
+    1.0,
+    -1.5,
+    2.5,
+    3.5,
+    1e-3,
+    -1e6,
+    65504.0,
+    1e-41,
+    f32::MAX,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+    0.333_333_34,
+    -7.75,
 ];
-const B: [f32; LANES] = [
-    1.0, 0.0, f32::NAN, 2.0, -2.5, 4.5, 7.0, 3.0, 2.0, 1.0, 2.0, 1.0, 5.0, 1.0, 3.0, 0.5,
-];
+const B: [f32; LANES] =
+    [1.0, 0.0, f32::NAN, 2.0, -2.5, 4.5, 7.0, 3.0, 2.0, 1.0, 2.0, 1.0, 5.0, 1.0, 3.0, 0.5];
 
 fn bits(of: [f32; LANES]) -> [u32; LANES] {
     of.map(|of| if of.is_nan() { f32::NAN.to_bits() } else { of.to_bits() })
@@ -77,21 +90,41 @@ impl Task for Integers {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Self::Out {
         let words: [u32; LANES] = std::array::from_fn(word);
-        let (a, shifts) = (simd.load_bits(&words), simd.load_bits(&std::array::from_fn(|i| i as u32)));
-        let rows = std::array::from_fn(|row| simd.load_bits(&std::array::from_fn(|i| word(16 * row + i))));
+        let (a, shifts) =
+            (simd.load_bits(&words), simd.load_bits(&std::array::from_fn(|i| i as u32)));
+        let rows =
+            std::array::from_fn(|row| simd.load_bits(&std::array::from_fn(|i| word(16 * row + i))));
         let mut halves = [0; LANES];
         a.store_low(&mut halves);
-        let rounded = simd.load(&[-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 9.0, -9.0, 1e6, -1e6, 0.0, -0.0, 0.49, 0.51, 127.5, -87.3]);
+        let rounded = simd.load(&[
+            -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 9.0, -9.0, 1e6, -1e6, 0.0, -0.0, 0.49, 0.51, 127.5,
+            -87.3,
+        ]);
         let every = [
-            a + shifts, a - shifts, a & shifts, a | shifts, a ^ shifts, a << 3, a >> 5,
-            a.shift_right(shifts), a.to_f32().bits(), a.low_nibbles().bits(), a.low_bytes().bits(),
-            a.equal(shifts).select_bits(a, shifts), simd.load_u16(&halves), rounded.round_to_int(),
+            a + shifts,
+            a - shifts,
+            a & shifts,
+            a | shifts,
+            a ^ shifts,
+            a << 3,
+            a >> 5,
+            a.shift_right(shifts),
+            a.to_f32().bits(),
+            a.low_nibbles().bits(),
+            a.low_bytes().bits(),
+            a.equal(shifts).select_bits(a, shifts),
+            simd.load_u16(&halves),
+            rounded.round_to_int(),
         ];
-        every.into_iter().chain(simd.transpose(rows)).map(|vector| {
-            let mut to = [0; LANES];
-            vector.store(&mut to);
-            to
-        }).collect()
+        every
+            .into_iter()
+            .chain(simd.transpose(rows))
+            .map(|vector| {
+                let mut to = [0; LANES];
+                vector.store(&mut to);
+                to
+            })
+            .collect()
     }
 }
 
@@ -116,7 +149,8 @@ fn integers_wrap_shift_and_turn() {
         each(|a, _| ((a & 255) as f32).to_bits()),
         each(|_, i| i),
         each(|a, _| a & 0xffff),
-        [-2i32, -2, 0, 0, 2, 2, 9, -9, 1_000_000, -1_000_000, 0, 0, 0, 1, 128, -87].map(|of| of as u32),
+        [-2i32, -2, 0, 0, 2, 2, 9, -9, 1_000_000, -1_000_000, 0, 0, 0, 1, 128, -87]
+            .map(|of| of as u32),
     ];
     wanted.extend((0..LANES).map(|i| std::array::from_fn(|row| word(16 * row + i))));
     for (path, width) in widths() {
@@ -156,7 +190,11 @@ fn every_half_widens_and_comes_back() {
                 if short.is_nan() {
                     assert!(half::f16::from_bits(f16_back[lane]).is_nan(), "{path:?} {bits:04x}");
                 } else {
-                    assert_eq!(f16[lane].to_bits(), short.to_f32().to_bits(), "{path:?} {bits:04x}");
+                    assert_eq!(
+                        f16[lane].to_bits(),
+                        short.to_f32().to_bits(),
+                        "{path:?} {bits:04x}"
+                    );
                     assert_eq!(f16_back[lane], bits, "{path:?} {bits:04x}");
                 }
                 let wanted = if brain.is_nan() { 0x7fc0 } else { bits };
