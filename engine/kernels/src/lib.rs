@@ -10,6 +10,7 @@ mod candidate;
 mod draw;
 mod error;
 pub mod exact;
+mod fused_geglu;
 mod gemm;
 mod how;
 mod lanes;
@@ -17,6 +18,7 @@ pub mod ledger;
 mod list;
 pub mod numbers;
 mod parallel;
+mod rows;
 mod spec;
 mod widen;
 
