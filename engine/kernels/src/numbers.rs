@@ -1,0 +1,5 @@
+//! Functions of floats, in lanes.
+
+mod exp;
+
+pub(crate) use exp::exp;
