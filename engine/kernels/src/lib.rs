@@ -5,6 +5,8 @@
 //! right (`reference.rs`, float64), where it is tried (`inputs.rs`) and how it can be wrong (its mutants).
 
 mod affine;
+#![expect(clippy::inline_always, reason = "a task is compiled for each set of instructions by inlining")]
+
 mod call;
 mod candidate;
 mod draw;
@@ -17,6 +19,8 @@ pub mod ledger;
 mod list;
 pub mod numbers;
 mod parallel;
+mod list;
+mod numbers;
 mod spec;
 mod widen;
 
