@@ -4,12 +4,20 @@
 //! One folder per kernel: what it claims (`mod.rs`), how it computes (`host.rs`, `kernel.metal`), what is
 //! right (`reference.rs`, float64), where it is tried (`inputs.rs`) and how it can be wrong (its mutants).
 
+mod affine;
 mod call;
 mod candidate;
+mod draw;
 mod error;
+pub mod exact;
+mod gemm;
 mod how;
+pub mod ledger;
 mod list;
+pub mod numbers;
+mod parallel;
 mod spec;
+mod widen;
 
 pub use call::{Buffer, Call, Data, Operand, Out, Params, View};
 pub use candidate::{Candidate, Expected, Probe, ShapeClass, Trial};

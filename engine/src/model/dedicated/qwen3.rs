@@ -6,6 +6,7 @@ use crate::cache::{KvCache, PlainCache};
 use crate::config::Dims;
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
+use crate::kernels::sites;
 use crate::model::Network;
 use crate::model::ladder::Dedicated;
 use crate::model::universal::archs::qwen3::{self, Qwen3Config};
@@ -217,7 +218,10 @@ impl Layer {
         let h = ops::add(x, &r)?;
         let normed = self.post_attention_layernorm.forward(&h)?;
         sink.tap("post_attention_layernorm", &normed);
-        let out = ops::add(&h, &self.feed_forward(&normed, sink)?)?;
+        let out = match sites::mlp(&normed, &h, self.mlp.each_ref())? {
+            Some(out) => out,
+            None => ops::add(&h, &self.feed_forward(&normed, sink)?)?,
+        };
         sink.tap("out", &out);
         Ok(out)
     }
@@ -269,12 +273,17 @@ impl Layer {
 
     fn feed_forward(&self, x: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
         let [gate_proj, up_proj, down_proj] = &self.mlp;
-        let gate = gate_proj.forward(x)?;
-        let up = up_proj.forward(x)?;
-        sink.tap("mlp.gate", &gate);
-        sink.tap("mlp.up", &up);
-        let [gate, up] = fault::gate_and_up(self.fault, [&gate, &up]);
-        let act = ops::multiply(&ops::silu(gate)?, up)?;
+        let act = match sites::swiglu(x, gate_proj, up_proj)? {
+            Some(act) => act,
+            None => {
+                let gate = gate_proj.forward(x)?;
+                let up = up_proj.forward(x)?;
+                sink.tap("mlp.gate", &gate);
+                sink.tap("mlp.up", &up);
+                let [gate, up] = fault::gate_and_up(self.fault, [&gate, &up]);
+                ops::multiply(&ops::silu(gate)?, up)?
+            }
+        };
         sink.tap("mlp.act", &act);
         let down = fault::down(self.fault, down_proj.forward(&act)?)?;
         sink.tap("mlp.down", &down);
