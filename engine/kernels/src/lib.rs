@@ -4,9 +4,12 @@
 //! One folder per kernel: what it claims (`mod.rs`), how it computes (`host.rs`, `kernel.metal`), what is
 //! right (`reference.rs`, float64), where it is tried (`inputs.rs`) and how it can be wrong (its mutants).
 
-mod affine;
-#![expect(clippy::inline_always, reason = "a task is compiled for each set of instructions by inlining")]
+#![expect(
+    clippy::inline_always,
+    reason = "a task is compiled for each set of instructions by inlining"
+)]
 
+mod affine;
 mod call;
 mod candidate;
 mod draw;
@@ -19,8 +22,6 @@ pub mod ledger;
 mod list;
 pub mod numbers;
 mod parallel;
-mod list;
-mod numbers;
 mod spec;
 mod widen;
 
