@@ -1,6 +1,10 @@
 //! The formats of activations, and how MLX's CPU backend goes between them and f32.
 
+mod exp;
+
 use mlx_parity_tensor::Dtype;
+
+pub(crate) use exp::exp;
 
 use crate::call::{Data, Out};
 

@@ -125,7 +125,14 @@ macro_rules! source {
 pub(crate) use source;
 
 /// The files that kernels share.
-const SHARED: &[Source] = &[source!("call.rs"), source!("how.rs")];
+const SHARED: &[Source] = &[
+    source!("call.rs"),
+    source!("how.rs"),
+    source!("lanes.rs"),
+    source!("lanes/portable.rs"),
+    source!("lanes/avx2.rs"),
+    source!("lanes/avx512.rs"),
+];
 
 impl Spec {
     /// SHA-256 of every file the kernel is made of, shared ones included, in hex.

@@ -15,7 +15,7 @@ mod matmul;
 pub mod packed;
 mod quantized;
 mod random;
-mod raw;
+pub(crate) mod raw;
 mod reduce;
 mod rms_norm;
 mod rope;
