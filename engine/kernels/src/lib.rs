@@ -4,18 +4,14 @@
 //! One folder per kernel: what it claims (`mod.rs`), how it computes (`host.rs`, `kernel.metal`), what is
 //! right (`reference.rs`, float64), where it is tried (`inputs.rs`) and how it can be wrong (its mutants).
 
-mod affine;
 mod call;
 mod candidate;
-mod draw;
 mod error;
-mod gemm;
+pub mod exact;
 mod how;
-pub mod ledger;
 mod list;
-mod parallel;
+pub mod numbers;
 mod spec;
-mod widen;
 
 pub use call::{Buffer, Call, Data, Operand, Out, Params, View};
 pub use candidate::{Candidate, Expected, Probe, ShapeClass, Trial};

@@ -118,7 +118,6 @@ macro_rules! source {
         }
     };
 }
-#[expect(unused_imports, reason = "the list is empty yet")]
 pub(crate) use source;
 
 /// The files that kernels share.
