@@ -125,7 +125,8 @@ impl<'a> Packed<'a> {
         cols: usize,
         dtype: Dtype,
     ) -> Result<Self, KernelError> {
-        let views = ["w", "scales", "biases"].map(|part| call.operand(kernel, &format!("{name}_{part}")));
+        let views =
+            ["w", "scales", "biases"].map(|part| call.operand(kernel, &format!("{name}_{part}")));
         let [words, scales, biases] = views;
         let bits = call.param(kernel, &format!("{name}_bits"))? as u32;
         let group = call.param(kernel, &format!("{name}_group"))? as usize;

@@ -4,6 +4,8 @@
 //!
 //! [`tanh`] and [`power`] are those of the process's own C library there, and so they are here.
 
+#![expect(clippy::excessive_precision, reason = "constants with the digits of their sources")]
+
 use crate::numbers::Format;
 
 /// 1.5 * 2^23: the sum of it and a small whole number has that number in its last bits.
@@ -18,12 +20,12 @@ pub fn exp(x: f32) -> f32 {
     let below = scaled.floor();
     let whole = if scaled - below >= 0.5 { below + 1.0 } else { below };
     let rest = scaled - whole;
-    let mut y = 1.535_336_2e-4_f32;
-    y = y.mul_add(rest, 1.339_887_5e-3);
-    y = y.mul_add(rest, 9.618_437e-3);
-    y = y.mul_add(rest, 5.550_332_5e-2);
-    y = y.mul_add(rest, 2.402_264_8e-1);
-    y = y.mul_add(rest, 6.931_472e-1);
+    let mut y = 1.535_336_188_319_500e-4_f32;
+    y = y.mul_add(rest, 1.339_887_440_266_574e-3);
+    y = y.mul_add(rest, 9.618_437_357_674_640e-3);
+    y = y.mul_add(rest, 5.550_332_471_162_809e-2);
+    y = y.mul_add(rest, 2.402_264_791_363_012e-1);
+    y = y.mul_add(rest, 6.931_472_028_550_421e-1);
     y = y.mul_add(rest, 1.0);
     let exponent = (whole + WHOLE).to_bits().wrapping_sub(WHOLE.to_bits()).wrapping_add(127);
     let y = f32::from_bits(exponent << 23) * y;
@@ -49,10 +51,10 @@ pub fn silu<F: Format>(x: f32) -> f32 {
 #[inline(always)]
 pub fn erf<F: Format>(x: f32) -> f32 {
     let t = 1.0 / 0.327_591_1_f32.mul_add(x.abs(), 1.0);
-    let mut y = 1.061_405_4_f32.mul_add(t, -1.453_152);
-    y = y.mul_add(t, 1.421_413_8);
-    y = y.mul_add(t, -0.284_496_72);
-    y = y.mul_add(t, 0.254_829_6);
+    let mut y = 1.061_405_429_f32.mul_add(t, -1.453_152_027);
+    y = y.mul_add(t, 1.421_413_741);
+    y = y.mul_add(t, -0.284_496_736);
+    y = y.mul_add(t, 0.254_829_592);
     let tail = -exp(-x * x);
     let y = F::round((tail * t).mul_add(y, 1.0));
     if x > 0.0 { y } else { -y }
@@ -113,15 +115,18 @@ impl Octant {
     /// The reduction in three parts of pi / 4, and the polynomials, of Cephes.
     fn of(x: f32) -> Self {
         let x = x.abs();
-        let index = ((x * 1.273_239_5_f32) as u32).wrapping_add(1) & !1;
+        let index = ((x * 1.273_239_544_735_16_f32) as u32).wrapping_add(1) & !1;
         let y = index as f32;
         let x = y.mul_add(-0.785_156_25, x);
-        let x = y.mul_add(-2.418_756_5e-4, x);
-        let x = y.mul_add(-3.774_895e-8, x);
+        let x = y.mul_add(-2.418_756_484_985_351_562_5e-4, x);
+        let x = y.mul_add(-3.774_894_977_445_941_08e-8, x);
         let z = x * x;
-        let cosine = z.mul_add(2.443_315_7e-5, -1.388_731_6e-3).mul_add(z, 4.166_664_6e-2);
+        let cosine = z
+            .mul_add(2.443_315_711_809_948e-5, -1.388_731_625_493_765e-3)
+            .mul_add(z, 4.166_664_568_298_827e-2);
         let cosine = z.mul_add(-0.5, cosine * z * z) + 1.0;
-        let sine = z.mul_add(-1.951_529_6e-4, 8.332_161e-3).mul_add(z, -1.666_666_5e-1);
+        let sine =
+            z.mul_add(-1.951_529_589_1e-4, 8.332_160_873_6e-3).mul_add(z, -1.666_665_461_1e-1);
         let sine = x.mul_add(sine * z, x);
         Self { index, sine, cosine }
     }
