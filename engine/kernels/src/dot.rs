@@ -24,9 +24,10 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Whether a packing can be read as it lies.
-    pub const fn takes(bits: u32) -> bool {
-        matches!(bits, 4 | 8)
+    /// Whether a packing can be read as it lies, and has none of the bugs of panels.
+    pub fn takes(weights: &Packed<'_>, how: How) -> bool {
+        let of_panels = ["half_accumulator", "high_bit_lost", "last_input_dropped", "tail_skipped"];
+        matches!(weights.bits, 4 | 8) && !of_panels.iter().any(|bug| how.is(bug))
     }
 
     /// A row for a matrix.

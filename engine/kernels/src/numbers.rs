@@ -1,7 +1,10 @@
-<<<<<<< HEAD
 //! The formats of activations, and how MLX's CPU backend goes between them and f32.
 
+mod exp;
+
 use mlx_parity_tensor::Dtype;
+
+pub(crate) use exp::exp;
 
 use crate::call::{Data, Out};
 
@@ -193,10 +196,3 @@ mod tests {
         }
     }
 }
-=======
-//! Functions of floats, in lanes.
-
-mod exp;
-
-pub(crate) use exp::exp;
->>>>>>> 1b812bf351ae7ef4f1eeb1659f7cb0b33a1bb7c4

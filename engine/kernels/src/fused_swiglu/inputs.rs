@@ -3,7 +3,7 @@
 
 use mlx_parity_tensor::Dtype;
 
-use crate::candidate::{Expected, Probe, ShapeClass};
+use crate::candidate::{Expected, Probe, ShapeClass, Trial};
 use crate::draw::Kind;
 use crate::gated::{trial, with_gaps};
 
@@ -85,6 +85,12 @@ pub(crate) const CLASSES: &[ShapeClass] = &[
         timed: &[16, 128, 384, 4, 64, 8, 64],
     },
 ];
+
+/// The trial of a seed: seeds in turn draw numbers of each kind.
+pub(crate) fn seeded(sizes: &[usize], dtype: Dtype, seed: u64) -> Trial {
+    let kind = Kind::ALL[seed as usize % Kind::ALL.len()];
+    trial(sizes, dtype, seed, kind)
+}
 
 /// Numbers of each kind at the class's boundary sizes, and x as a view with gaps.
 pub(crate) fn probes(class: &ShapeClass, dtype: Dtype) -> Vec<Probe> {

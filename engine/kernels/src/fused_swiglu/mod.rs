@@ -8,30 +8,29 @@ use mlx_parity_tensor::Dtype;
 
 use crate::call::{Call, Out};
 use crate::candidate::{Candidate, Probe, ShapeClass, Trial};
-use crate::draw::Kind;
 use crate::error::KernelError;
 use crate::gated::{self, Gated};
 use crate::how::How;
-use crate::spec::{Claim, Mutant, Source, Spec, source};
+use crate::spec::{Claim, Mutant, Spec, source};
 
 const ID: &str = "fused_swiglu";
 
 /// A mutant of the host source.
-const fn host(name: &'static str, what: &'static str) -> Mutant {
+pub(crate) const fn mutant(name: &'static str, what: &'static str) -> Mutant {
     Mutant { name, what, host: true, metal: false }
 }
 
 /// The bugs that gated kernels share.
 pub(crate) const SHARED_MUTANTS: [Mutant; 9] = [
-    host("scale_off", "scales 1 % too large"),
-    host("bias_forgotten", "weights without their groups' biases"),
-    host("wrong_group", "each group with the scale and bias of its neighbour"),
-    host("high_bit_lost", "the highest bit of each code masked off"),
-    host("last_input_dropped", "sums end one input early"),
-    host("tail_skipped", "outputs beyond the last whole tile not written"),
-    host("stale_row", "the last row of a partial block repeats the one before"),
-    host("strides_ignored", "a view of x read as if it had no gaps"),
-    host("gate_up_swapped", "the activation on the wrong projection"),
+    mutant("scale_off", "scales 1 % too large"),
+    mutant("bias_forgotten", "weights without their groups' biases"),
+    mutant("wrong_group", "each group with the scale and bias of its neighbour"),
+    mutant("high_bit_lost", "the highest bit of each code masked off"),
+    mutant("last_input_dropped", "sums end one input early"),
+    mutant("tail_skipped", "outputs beyond the last whole tile not written"),
+    mutant("stale_row", "the last row of a partial block repeats the one before"),
+    mutant("strides_ignored", "a view of x read as if it had no gaps"),
+    mutant("gate_up_swapped", "the activation on the wrong projection"),
 ];
 
 /// The kernel.
@@ -64,9 +63,9 @@ static SPEC: Spec = Spec {
     metal: None,
     mutants: &{
         let [a, b, c, d, e, f, g, h, i] = SHARED_MUTANTS;
-        let sum = host("float_accumulator", "products and sums stay in float32");
-        let weight = host("weight_rounded_once", "weights rounded once, after the sum with the bias");
-        let silu = host("silu_unrounded", "silu not rounded before the product");
+        let sum = mutant("float_accumulator", "products and sums stay in float32");
+        let weight = mutant("weight_rounded_once", "weights rounded once, after the sum with the bias");
+        let silu = mutant("silu_unrounded", "silu not rounded before the product");
         [a, b, c, d, e, f, g, h, i, sum, weight, silu]
     },
 };
@@ -107,7 +106,7 @@ impl Candidate for FusedSwiglu {
     }
 
     fn trial(&self, _: &ShapeClass, sizes: &[usize], dtype: Dtype, seed: u64) -> Trial {
-        gated::trial(sizes, dtype, seed, Kind::Normal)
+        inputs::seeded(sizes, dtype, seed)
     }
 
     fn probes(&self, class: &ShapeClass, dtype: Dtype) -> Vec<Probe> {

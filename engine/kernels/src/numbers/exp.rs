@@ -24,9 +24,8 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::F) -> S::F {
     let rest = whole.mul_add(simd.splat(LN2_HIGH), inside);
     let rest = whole.mul_add(simd.splat(LN2_LOW), rest);
     let [first, more @ ..] = POLYNOMIAL;
-    let series = more
-        .into_iter()
-        .fold(simd.splat(first), |sum, next| sum.mul_add(rest, simd.splat(next)));
+    let series =
+        more.into_iter().fold(simd.splat(first), |sum, next| sum.mul_add(rest, simd.splat(next)));
     let fraction = series.mul_add(rest * rest, rest) + simd.splat(1.0);
     // 2^128 is no float: half of the power first.
     let half = exponent - exponent.same(1);
