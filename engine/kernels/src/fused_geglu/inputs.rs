@@ -95,7 +95,7 @@ fn every_gate(class: &ShapeClass, dtype: Dtype, names: &[&'static str]) -> Trial
     let shape = [gates.len() / width, width];
     let mut draw = Draw::new(1);
     let operand = |&name: &&'static str| {
-        let others = || gates.iter().map(|_| 0.5 + 1.5 * draw.unit()).collect();
+        let mut others = || gates.iter().map(|_| 0.5 + 1.5 * draw.unit()).collect();
         let numbers: Vec<f32> = if name == "gate" { gates.clone() } else { others() };
         Operand::new(name, shape, draw::buffer(dtype, &numbers))
     };
