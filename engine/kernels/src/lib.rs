@@ -17,6 +17,7 @@ mod draw;
 mod error;
 pub mod exact;
 mod fused_geglu;
+mod fused_geglu_vjp;
 mod fused_swiglu;
 mod fused_swiglu_f32;
 mod gated;

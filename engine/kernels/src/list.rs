@@ -2,11 +2,12 @@
 
 use crate::candidate::Candidate;
 use crate::fused_geglu::FusedGeglu;
+use crate::fused_geglu_vjp::FusedGegluVjp;
 use crate::fused_swiglu::FusedSwiglu;
 use crate::fused_swiglu_f32::FusedSwigluF32;
 
 /// Every candidate.
-pub const CANDIDATES: &[&dyn Candidate] = &[&FusedSwiglu, &FusedSwigluF32, &FusedGeglu];
+pub const CANDIDATES: &[&dyn Candidate] = &[&FusedSwiglu, &FusedSwigluF32, &FusedGeglu, &FusedGegluVjp];
 
 /// A candidate by its id.
 pub fn candidate(id: &str) -> Option<&'static dyn Candidate> {
