@@ -15,6 +15,7 @@ pub mod expect;
 pub mod explain;
 pub mod fingerprint;
 pub mod golden;
+pub mod gradcheck;
 pub mod kl;
 pub mod meta;
 pub mod metal;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     compare::{BitReport, ToleranceReport},
     envelope::EnvelopeReport,
+    gradcheck::GradientReport,
 };
 
 /// Version of the row format; a reader refuses any other.
@@ -165,6 +166,9 @@ pub struct Row {
     /// The distance from a frozen trajectory and its bounds, for envelopes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope: Option<EnvelopeReport>,
+    /// The gradients beside finite differences, for tier vjp.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient: Option<GradientReport>,
     /// The known wrong convention that the answer follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convention: Option<String>,

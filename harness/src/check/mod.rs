@@ -15,6 +15,7 @@ pub mod metal;
 pub mod ops;
 #[cfg(feature = "engine")]
 pub mod trajectory;
+pub mod vjp;
 
 use crate::{
     row::{FAULT, Outcome, ROW_SCHEMA, Row},
@@ -37,6 +38,7 @@ pub fn row(job: &Job, id: String, outcome: Outcome) -> Row {
         report: None,
         tolerance: None,
         envelope: None,
+        gradient: None,
         convention: None,
         composition: job.case.composition().map(ToString::to_string),
         notes,
