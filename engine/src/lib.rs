@@ -25,6 +25,7 @@ pub mod sample;
 mod speculative;
 mod taps;
 mod tokenizer;
+pub mod train;
 mod weights;
 
 pub use adapter::Adapter;

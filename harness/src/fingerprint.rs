@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Environment variables that change which kernels MLX or the engine runs, or how graphs are split.
-pub const KERNEL_VARIABLES: [&str; 9] = [
+/// Environment variables that change which kernels MLX runs or how it splits graphs.
+pub const KERNEL_VARIABLES: [&str; 8] = [
     "MLX_BFS_MAX_WIDTH",
     "MLX_DISABLE_COMPILE",
     "MLX_ENABLE_TF32",
@@ -13,7 +13,6 @@ pub const KERNEL_VARIABLES: [&str; 9] = [
     "MLX_MAX_OPS_PER_BUFFER",
     "MLX_METAL_FAST_SYNCH",
     "MLX_METAL_GPU_ARCH",
-    "MLX_PARITY_KERNELS",
     "MLX_SDPA_BLOCKS",
 ];
 

@@ -7,6 +7,7 @@ use mlx_parity_tensor::Dtype;
 
 use crate::call::{Call, Data, View};
 use crate::error::KernelError;
+use crate::lanes::LANES;
 
 /// Bits that MLX packs.
 pub const BITS: [u32; 6] = [2, 3, 4, 5, 6, 8];
@@ -19,11 +20,18 @@ pub const fn words(cols: usize, bits: u32) -> usize {
     (cols * bits as usize).div_ceil(32)
 }
 
+/// The word in which code `index` starts, and its lowest bit there.
+#[inline(always)]
+pub const fn position(index: usize, bits: u32) -> (usize, u32) {
+    let bit = index * bits as usize;
+    (bit / 32, (bit % 32) as u32)
+}
+
 /// Code `index` of a row.
 #[inline(always)]
 pub fn code(row: &[u32], bits: u32, index: usize) -> u32 {
-    let (word, shift) = (index * bits as usize / 32, index * bits as usize % 32);
-    let next = if shift + bits as usize > 32 { row[word + 1] } else { 0 };
+    let (word, shift) = position(index, bits);
+    let next = if shift + bits > 32 { row[word + 1] } else { 0 };
     let both = u64::from(row[word]) | u64::from(next) << 32;
     (both >> shift) as u32 & (u32::MAX >> (32 - bits))
 }
@@ -32,7 +40,7 @@ pub fn code(row: &[u32], bits: u32, index: usize) -> u32 {
 pub fn pack(codes: &[u32], bits: u32) -> Vec<u32> {
     let mut row = vec![0_u32; words(codes.len(), bits)];
     for (index, &code) in codes.iter().enumerate() {
-        let (word, shift) = (index * bits as usize / 32, index * bits as usize % 32);
+        let (word, shift) = position(index, bits);
         let placed = u64::from(code & (u32::MAX >> (32 - bits))) << shift;
         row[word] |= placed as u32;
         if placed >> 32 != 0 {
@@ -116,7 +124,8 @@ impl<'a> Packed<'a> {
         cols: usize,
         dtype: Dtype,
     ) -> Result<Self, KernelError> {
-        let views = ["w", "scales", "biases"].map(|part| call.operand(kernel, &format!("{name}_{part}")));
+        let views =
+            ["w", "scales", "biases"].map(|part| call.operand(kernel, &format!("{name}_{part}")));
         let [words, scales, biases] = views;
         let bits = call.param(kernel, &format!("{name}_bits"))? as u32;
         let group = call.param(kernel, &format!("{name}_group"))? as usize;
@@ -186,6 +195,21 @@ impl<'a> Packed<'a> {
     pub fn scale_bias(&self, row: usize, group: usize) -> (f32, f32) {
         let at = row * self.groups() + group;
         (self.scales.f32(at), self.biases.f32(at))
+    }
+
+    /// Scales and biases of the groups of rows `first .. first + there`, one row in each lane.
+    pub(crate) fn columns_of_scales(&self, first: usize, there: usize) -> [Vec<[f32; LANES]>; 2] {
+        [self.scales, self.biases].map(|of| {
+            let mut columns = vec![[0.0; LANES]; self.groups()];
+            let mut row = vec![0.0; self.groups()];
+            for lane in 0..there {
+                of.widen((first + lane) * self.groups(), &mut row);
+                for (column, &x) in columns.iter_mut().zip(&row) {
+                    column[lane] = x;
+                }
+            }
+            columns
+        })
     }
 
     /// A row in float64: `scale · code + bias` of the numbers as they are stored.

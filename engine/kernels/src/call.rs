@@ -230,7 +230,7 @@ impl Params {
 /// One call of a kernel.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Call<'a> {
-    /// Operands by name.
+    /// Operands by name, that of the activations first.
     pub operands: Vec<(&'static str, View<'a>)>,
     /// Numbers by name.
     pub params: Params,
@@ -249,6 +249,17 @@ impl<'a> Call<'a> {
     /// An operand that need not be there.
     pub fn find(&self, name: &str) -> Option<View<'a>> {
         self.operands.iter().find(|(known, _)| *known == name).map(|(_, view)| *view)
+    }
+
+    /// The dtype of activations: that of the first operand.
+    ///
+    /// # Errors
+    /// [`KernelError::Malformed`] for a call without operands.
+    pub fn dtype(&self, kernel: &'static str) -> Result<Dtype, KernelError> {
+        let first = self.operands.first();
+        first
+            .map(|(_, view)| view.data.dtype())
+            .ok_or_else(|| KernelError::Malformed { kernel, what: "no operand".to_owned() })
     }
 
     /// A number.

@@ -65,11 +65,14 @@ impl Draw {
     /// Near normal, mean 0 and variance 1: the sum of twelve uniform draws, less 6 (Irwin and Hall).
     /// No transcendental function: the same bits wherever it runs.
     pub fn normal(&mut self) -> f32 {
-        (0..3).map(|_| self.bits()).flat_map(|bits| (0..4).map(move |i| bits >> (16 * i) & 0xffff))
+        (0..3)
+            .map(|_| self.bits())
+            .flat_map(|bits| (0..4).map(move |i| bits >> (16 * i) & 0xffff))
             .map(|part| part as f32)
             .sum::<f32>()
             / 65_536.0
-            - 6.0 + 12.0 / 131_072.0
+            - 6.0
+            + 12.0 / 131_072.0
     }
 
     /// `len` numbers of a kind, normal ones with a standard deviation of `scale`.
@@ -132,7 +135,9 @@ impl Draw {
             scales.push(sign * range / most as f32);
             biases.push(-sign * range * (0.4 + 0.2 * self.unit()));
         }
-        let of = |name, numbers: &[f32]| Operand::new(name, [rows, cols / group], buffer(dtype, numbers));
+        let of = |name, numbers: &[f32]| {
+            Operand::new(name, [rows, cols / group], buffer(dtype, numbers))
+        };
         let words = Operand::new(names[0], [rows, affine::words(cols, bits)], Buffer::U32(words));
         [words, of(names[1], &scales), of(names[2], &biases)]
     }

@@ -4,15 +4,23 @@
 //! One folder per kernel: what it claims (`mod.rs`), how it computes (`host.rs`, `kernel.metal`), what is
 //! right (`reference.rs`, float64), where it is tried (`inputs.rs`) and how it can be wrong (its mutants).
 
+#![expect(
+    clippy::inline_always,
+    reason = "a task is compiled for each set of instructions by inlining"
+)]
+
 mod affine;
 mod call;
 mod candidate;
 mod draw;
 mod error;
+pub mod exact;
 mod gemm;
 mod how;
+mod lanes;
 pub mod ledger;
 mod list;
+pub mod numbers;
 mod parallel;
 mod spec;
 mod widen;

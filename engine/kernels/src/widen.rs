@@ -1,8 +1,7 @@
 //! Operands of any float dtype and layout as rows of float32, and results back.
 
-use half::{bf16, f16};
-
 use crate::call::{Data, Out, View};
+use crate::numbers::{Bf16, F16, Format};
 
 impl Data<'_> {
     /// The float at `index`, widened; NaN where the data are integers.
@@ -10,9 +9,25 @@ impl Data<'_> {
     pub fn f32(&self, index: usize) -> f32 {
         match self {
             Self::F32(of) => of[index],
-            Self::F16(of) => f16::from_bits(of[index]).to_f32(),
-            Self::Bf16(of) => f32::from_bits(u32::from(of[index]) << 16),
+            Self::F16(of) => F16::widen(of[index]),
+            Self::Bf16(of) => Bf16::widen(of[index]),
             Self::U32(_) | Self::I32(_) => f32::NAN,
+        }
+    }
+}
+
+impl Data<'_> {
+    /// Writes the floats from `at` on, widened; NaN where the data are integers.
+    #[inline(always)]
+    pub fn widen(&self, at: usize, to: &mut [f32]) {
+        fn each<T: Copy>(of: &[T], to: &mut [f32], widen: impl Fn(T) -> f32) {
+            to.iter_mut().zip(of).for_each(|(to, &of)| *to = widen(of));
+        }
+        match self {
+            Self::F32(of) => to.copy_from_slice(&of[at..at + to.len()]),
+            Self::F16(of) => each(&of[at..at + to.len()], to, F16::widen),
+            Self::Bf16(of) => each(&of[at..at + to.len()], to, Bf16::widen),
+            Self::U32(_) | Self::I32(_) => to.fill(f32::NAN),
         }
     }
 }
@@ -36,10 +51,9 @@ impl View<'_> {
         if !self.is_contiguous() {
             return self.offsets().map(|at| self.data.f32(at)).collect();
         }
-        match self.data {
-            Data::F32(of) => of[..self.len()].to_vec(),
-            _ => (0..self.len()).map(|at| self.data.f32(at)).collect(),
-        }
+        let mut to = vec![0.0; self.len()];
+        self.data.widen(0, &mut to);
+        to
     }
 
     /// The elements row-major as float64.
@@ -67,14 +81,10 @@ impl Out<'_> {
         match self {
             Self::F32(of) => of.copy_from_slice(values),
             Self::F16(of) => {
-                for (to, &from) in of.iter_mut().zip(values) {
-                    *to = f16::from_f32(from).to_bits();
-                }
+                of.iter_mut().zip(values).for_each(|(to, &x)| *to = F16::narrow(x));
             }
             Self::Bf16(of) => {
-                for (to, &from) in of.iter_mut().zip(values) {
-                    *to = bf16::from_f32(from).to_bits();
-                }
+                of.iter_mut().zip(values).for_each(|(to, &x)| *to = Bf16::narrow(x));
             }
         }
     }

@@ -118,7 +118,7 @@ fn execute(
     };
     let mut buffers = results.iter().map(zeros).collect::<Result<Vec<_>, _>>()?;
     candidate.run(call, how, &mut buffers.iter_mut().map(Buffer::out).collect::<Vec<_>>())?;
-    counters::count(id);
+    counters::count(id, candidate.class(call));
     let shapes = results.iter().map(|(_, shape)| shape);
     buffers.into_iter().zip(shapes).map(|(buffer, shape)| adopt(buffer, shape)).collect()
 }

@@ -14,8 +14,8 @@ mod policy;
 pub(crate) mod sites;
 
 pub use baseline::baseline;
-pub use counters::{dispatches, reset_dispatches};
-pub use defaults::{Here, here};
+pub use counters::{dispatches, dispatches_of, reset_dispatches};
+pub use defaults::here;
 pub use launch::{call, run};
 pub use policy::{ENVIRONMENT, Lever, Policy, Switch};
 

@@ -5,7 +5,7 @@ use mlx_rs::Array;
 
 use super::launch::{offer, wanted};
 use crate::error::EngineError;
-use crate::nn::{Linear, PackedWeight};
+use crate::nn::{Linear, PackedWeight, RmsNorm, Rope};
 use crate::ops::Mask;
 use crate::ops::packed::{Mode, Packed};
 
@@ -15,6 +15,7 @@ const MLP: &str = "fused_mlp";
 const GEGLU: &str = "fused_geglu";
 const DECODE_SDPA: &str = "fused_decode_sdpa";
 const FLASH: &str = "flash_attention";
+const QKV_ROPE: &str = "fused_qkv_rope";
 
 /// `silu(gate(x)) * up(x)` of x `[.., in]`.
 pub(crate) fn swiglu(x: &Array, gate: &Linear, up: &Linear) -> Result<Option<Array>, EngineError> {
@@ -141,6 +142,68 @@ pub(crate) fn flash(
         ("want_lse", 0.0),
     ]);
     Ok(first(offer(FLASH, queries.dim(2) as usize, &operands, params)?))
+}
+
+/// What queries, keys and values are made by.
+pub(crate) struct QkvRope<'a> {
+    pub(crate) projections: [&'a Linear; 3],
+    /// Of queries and of keys, over each head.
+    pub(crate) norms: Option<[&'a RmsNorm; 2]>,
+    pub(crate) rope: &'a Rope,
+    pub(crate) heads: i32,
+    pub(crate) kv_heads: i32,
+    pub(crate) head_dim: i32,
+}
+
+/// Whether [`qkv_rope`] would look at a call.
+pub(crate) fn qkv_rope_wanted() -> bool {
+    wanted(QKV_ROPE)
+}
+
+/// Queries, keys and values `[batch, heads, n, head_dim]` of x `[batch, n, in]`, whose first row stands at
+/// `offset`, normed and rotated.
+pub(crate) fn qkv_rope(
+    x: &Array,
+    offset: i32,
+    of: &QkvRope<'_>,
+) -> Result<Option<[Array; 3]>, EngineError> {
+    let Some(rotation) = of.rope.plain_rotation() else { return Ok(None) };
+    let [Some(q), Some(k), Some(v)] = of.projections.map(Linear::packed) else { return Ok(None) };
+    let mut operands = vec![
+        ("x", x),
+        ("q_w", &q.words),
+        ("q_scales", &q.scales),
+        ("q_biases", &q.biases),
+        ("k_w", &k.words),
+        ("k_scales", &k.scales),
+        ("k_biases", &k.biases),
+        ("v_w", &v.words),
+        ("v_scales", &v.scales),
+        ("v_biases", &v.biases),
+    ];
+    let mut params = vec![
+        ("q_bits", f64::from(q.packing.bits)),
+        ("q_group", f64::from(q.packing.group_size)),
+        ("k_bits", f64::from(k.packing.bits)),
+        ("k_group", f64::from(k.packing.group_size)),
+        ("v_bits", f64::from(v.packing.bits)),
+        ("v_group", f64::from(v.packing.group_size)),
+        ("heads", f64::from(of.heads)),
+        ("kv_heads", f64::from(of.kv_heads)),
+        ("head_dim", f64::from(of.head_dim)),
+        ("theta", f64::from(rotation.base)),
+        ("dims", f64::from(rotation.dims)),
+        ("traditional", f64::from(u8::from(rotation.traditional))),
+        ("rope_scale", f64::from(rotation.scale)),
+        ("offset", f64::from(offset)),
+    ];
+    if let Some(norms) = of.norms {
+        let [(q_norm, eps), (k_norm, _)] = norms.map(RmsNorm::weight_and_eps);
+        operands.extend([("q_norm", q_norm), ("k_norm", k_norm)]);
+        params.push(("eps", f64::from(eps)));
+    }
+    let results = offer(QKV_ROPE, rows(x), &operands, Params(params))?;
+    Ok(results.and_then(|results| results.try_into().ok()))
 }
 
 /// Rows of an array whose last axis they are.

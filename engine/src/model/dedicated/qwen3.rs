@@ -6,7 +6,7 @@ use crate::cache::{KvCache, PlainCache};
 use crate::config::Dims;
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
-use crate::kernels::sites;
+use crate::kernels::sites::{self, QkvRope};
 use crate::model::Network;
 use crate::model::ladder::Dedicated;
 use crate::model::universal::archs::qwen3::{self, Qwen3Config};
@@ -46,6 +46,7 @@ struct Layer {
     post_attention_layernorm: RmsNorm,
     mlp: [Linear; 3],
     heads: [i32; 2],
+    head_dim: i32,
     scale: f32,
     fault: Option<Fault>,
 }
@@ -177,6 +178,7 @@ impl Layer {
             post_attention_layernorm,
             mlp,
             heads: [dims.heads as i32, dims.kv_heads as i32],
+            head_dim: dims.head_dim as i32,
             scale: (dims.head_dim as f64).powf(-0.5) as f32,
             fault,
         })
@@ -235,6 +237,19 @@ impl Layer {
         sink: &mut TapSink,
     ) -> Result<[Array; 3], EngineError> {
         let [q_proj, k_proj, v_proj, _] = &self.projections;
+        if sites::qkv_rope_wanted() {
+            let of = QkvRope {
+                projections: [q_proj, k_proj, v_proj],
+                norms: Some([&self.q_norm, &self.k_norm]),
+                rope: &self.rope,
+                heads: self.heads[0],
+                kv_heads: self.heads[1],
+                head_dim: self.head_dim,
+            };
+            if let Some(heads) = sites::qkv_rope(x, position.offset, &of)? {
+                return Ok(heads);
+            }
+        }
         let split = |a: &Array, heads| ops::reshape(a, &[x.dim(0), x.dim(1), heads, -1]);
         let turn = |a: &Array| ops::transpose(a, &[0, 2, 1, 3]);
         let [heads, kv_heads] = self.heads;
