@@ -64,7 +64,8 @@ static SPEC: Spec = Spec {
     mutants: &{
         let [a, b, c, d, e, f, g, h, i] = SHARED_MUTANTS;
         let sum = mutant("float_accumulator", "products and sums stay in float32");
-        let weight = mutant("weight_rounded_once", "weights rounded once, after the sum with the bias");
+        let weight =
+            mutant("weight_rounded_once", "weights rounded once, after the sum with the bias");
         let silu = mutant("silu_unrounded", "silu not rounded before the product");
         [a, b, c, d, e, f, g, h, i, sum, weight, silu]
     },
