@@ -198,7 +198,7 @@ fn row(case: &GateCase, kind: Evidence, tallies: &Tallies) -> GateRow {
         Some(breach) => {
             let what = format!("{}: {}", breach.trial, breach.what);
             let mut row = GateRow::new(kind, Verdict::Failed, what);
-            row.replay = Some(replay_line(&case.kernel, case.dtype, &case.class, &breach.trial, None) + " --metal");
+            row.replay = Some(replay_line(&case.kernel, case.dtype, &case.class, &breach.trial, None));
             row
         }
         None if count == 0 => GateRow::new(kind, Verdict::NotApplicable, "no such trial"),
