@@ -39,7 +39,11 @@ fn a_ledger_is_shown_checked_and_refused() {
     assert!(project.run(&["ledger", "check"]).expect(HELD).stdout.contains("0 promoted, 0 stale"));
     fs::write(&path, format!("colour = \"red\"\n{accepted}")).unwrap();
     let ran = project.run(&["ledger", "check"]).expect(STALE);
-    assert!(ran.stderr.contains("ledger.toml") && ran.stderr.contains("unknown field"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("ledger.toml") && ran.stderr.contains("unknown field"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

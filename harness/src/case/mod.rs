@@ -274,7 +274,9 @@ impl Case {
             Kind::Replay(replay) => replay.degenerate_because.as_deref(),
             Kind::Denoise(denoise) => denoise.degenerate_because.as_deref(),
             Kind::Trajectory(trajectory) => trajectory.degenerate_because.as_deref(),
-            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_) => None,
+            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_) => {
+                None
+            }
         }
     }
 

@@ -39,7 +39,9 @@ pub fn run(common: &Common, args: &Args) -> Result {
         return super::replay::run(trial, args.lever.as_deref(), args.timeout);
     }
     if args.lever.is_some() {
-        return Err(Failure::usage("--lever is for trials of kernels, kernel/KERNEL/DTYPE/CLASS/TRIAL"));
+        return Err(Failure::usage(
+            "--lever is for trials of kernels, kernel/KERNEL/DTYPE/CLASS/TRIAL",
+        ));
     }
     let root = common.root()?;
     let usage = |error: case::CaseError| Failure::new(ExitCode::Usage, error);

@@ -119,7 +119,8 @@ fn show(args: &Args, gated: &Gated, record: &str) {
 
 fn propose(store: &Store, gated: &Gated, tell: bool) -> Result<()> {
     let entries = gated.decided.iter().map(|decided| decided.entry.clone());
-    let proposed = store.propose(entries).map_err(|error| Failure::new(super::ledger::exit(&error), error))?;
+    let proposed =
+        store.propose(entries).map_err(|error| Failure::new(super::ledger::exit(&error), error))?;
     if proposed && tell {
         say("pending ledger changes: goldens/ledger.toml.new  →  mlx-parity ledger review");
     }

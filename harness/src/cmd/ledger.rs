@@ -75,7 +75,8 @@ fn show(ledger: &Ledger) -> ExitCode {
 }
 
 fn line(entry: &Entry) -> Vec<String> {
-    let why: Vec<_> = entry.reasons().map(|of| format!("{} {}", of.evidence.code(), of.verdict.word())).collect();
+    let why: Vec<_> =
+        entry.reasons().map(|of| format!("{} {}", of.evidence.code(), of.verdict.word())).collect();
     vec![
         entry.cell.to_string(),
         entry.cell.place.mlx.clone(),
@@ -95,9 +96,12 @@ fn review(store: &Store) -> Done {
     for entry in pending.entries() {
         say(change(entry, accepted.find(&entry.cell)));
     }
-    let promoted = pending.entries().iter().filter(|entry| entry.decision == Decision::Promote).count();
+    let promoted =
+        pending.entries().iter().filter(|entry| entry.decision == Decision::Promote).count();
     let count = pending.entries().len();
-    say(format_args!("{count} pending, {promoted} of them promote  →  mlx-parity ledger accept [CELL]"));
+    say(format_args!(
+        "{count} pending, {promoted} of them promote  →  mlx-parity ledger accept [CELL]"
+    ));
     Ok(ExitCode::Held)
 }
 
@@ -107,7 +111,9 @@ fn change(entry: &Entry, before: Option<&Entry>) -> String {
     let cell = &entry.cell;
     let mut text = format!(
         "{cell}\n  {was} → {now}   source {}, MLX {}, record {}\n",
-        short(&cell.digest), cell.place.mlx, entry.record
+        short(&cell.digest),
+        cell.place.mlx,
+        entry.record
     );
     for finding in &entry.evidence {
         let (code, word) = (finding.evidence.code(), finding.verdict.word());
@@ -126,7 +132,8 @@ fn accept(store: &Store, cell: &str) -> Done {
 
 fn check(store: &Store) -> Result {
     let ledger = store.accepted().map_err(|error| Failure::new(exit(&error), error))?;
-    let promoted = ledger.entries().iter().filter(|entry| entry.decision == Decision::Promote).count();
+    let promoted =
+        ledger.entries().iter().filter(|entry| entry.decision == Decision::Promote).count();
     let found = stale(&ledger, &here()?);
     for stale in &found {
         say(format_args!("stale  {}: {}", stale.cell, stale.why));

@@ -29,7 +29,9 @@ pub(super) fn run(name: &str, lever: Option<&str>, timeout: u64) -> Result {
     let mut worker =
         Worker::start(&program).map_err(|error| Failure::new(ExitCode::Crashed, error))?;
     let mut rows = Vec::new();
-    if let Ended::Died { how } = worker.run(&job, Duration::from_secs(timeout), |row| rows.push(row)) {
+    if let Ended::Died { how } =
+        worker.run(&job, Duration::from_secs(timeout), |row| rows.push(row))
+    {
         say(format_args!("CRASHED   {how}"));
         return Ok(ExitCode::Crashed);
     }
@@ -47,13 +49,16 @@ pub(super) fn run(name: &str, lever: Option<&str>, timeout: u64) -> Result {
 
 fn asked(name: &str, lever: Option<&str>) -> Result<GateCase> {
     let usage = || {
-        Failure::usage(format!("`{PREFIX}{name}` is no trial, wanted {PREFIX}KERNEL/DTYPE/CLASS/TRIAL"))
+        Failure::usage(format!(
+            "`{PREFIX}{name}` is no trial, wanted {PREFIX}KERNEL/DTYPE/CLASS/TRIAL"
+        ))
     };
     let mut parts = name.splitn(4, '/');
     let mut next = || parts.next().filter(|part| !part.is_empty()).ok_or_else(usage);
     let (kernel, dtype, class, trial) = (next()?, next()?, next()?, next()?);
     let found = candidate(kernel);
-    let candidate = found.ok_or_else(|| Failure::usage(format!("there is no kernel `{kernel}`")))?;
+    let candidate =
+        found.ok_or_else(|| Failure::usage(format!("there is no kernel `{kernel}`")))?;
     let dtype = Dtype::parse(dtype).map_err(Failure::usage)?;
     Ok(GateCase {
         kernel: kernel.to_owned(),
@@ -69,7 +74,8 @@ fn asked(name: &str, lever: Option<&str>) -> Result<GateCase> {
 }
 
 fn mutant(kernel: &str, lever: &str) -> Result<String> {
-    let usage = || Failure::usage(format!("--lever {lever}: wanted {kernel}=on or {kernel}=mutant:NAME"));
+    let usage =
+        || Failure::usage(format!("--lever {lever}: wanted {kernel}=on or {kernel}=mutant:NAME"));
     let (id, position) = lever.split_once('=').ok_or_else(usage)?;
     let name = position.strip_prefix("mutant:").filter(|_| id == kernel).ok_or_else(usage)?;
     if !mlx_parity_kernels::How::MUTANTS {

@@ -17,7 +17,12 @@ pub fn card(decided: &Decided) -> String {
     let place = &cell.place;
     let mut text = format!(
         "{} · {}-{} · {} · {} · source {}\n\n",
-        cell.kernel, place.backend, place.chip, cell.dtype, cell.class, &cell.digest[..8]
+        cell.kernel,
+        place.backend,
+        place.chip,
+        cell.dtype,
+        cell.class,
+        &cell.digest[..8]
     );
     for finding in entry.evidence.iter().filter(|of| of.verdict != Verdict::NotApplicable) {
         line(&mut text, finding);
@@ -34,7 +39,13 @@ pub fn card(decided: &Decided) -> String {
 fn line(text: &mut String, finding: &Finding) {
     let Finding { evidence, verdict, what } = finding;
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "  {:<3} {:<9} {:<8} {what}", evidence.code(), evidence.word(), verdict.word());
+    let _ = writeln!(
+        text,
+        "  {:<3} {:<9} {:<8} {what}",
+        evidence.code(),
+        evidence.word(),
+        verdict.word()
+    );
 }
 
 fn summary(emulated: &Emulated) -> String {
@@ -62,9 +73,11 @@ fn verdict(text: &mut String, decided: &Decided) {
         }
         Decision::Reject => {
             let wrong = |of: &&Finding| of.verdict == Verdict::Failed && of.evidence.rejects();
-            let first = entry.evidence.iter().find(wrong).map(|of| {
-                format!("{} {}", of.evidence.code(), of.what)
-            });
+            let first = entry
+                .evidence
+                .iter()
+                .find(wrong)
+                .map(|of| format!("{} {}", of.evidence.code(), of.what));
             writeln!(text, "  REJECT   {}", first.unwrap_or_default())
         }
     };
@@ -82,7 +95,9 @@ fn reason(finding: &Finding) -> String {
         _ => "is missing",
     };
     let how = match (evidence, verdict) {
-        (Evidence::Model, Verdict::Missing) => ": name models in goldens/gate.toml, cargo xtask setup",
+        (Evidence::Model, Verdict::Missing) => {
+            ": name models in goldens/gate.toml, cargo xtask setup"
+        }
         (Evidence::Vjp, Verdict::Missing) => ": gate its backward",
         (Evidence::Power, Verdict::Missing) => ": gate in a build with debug assertions",
         (Evidence::Speed, Verdict::Weak) => ": gate on a quiet machine",
@@ -108,7 +123,10 @@ pub fn table(decided: &[Decided]) -> String {
     let heads = ["kernel", "dtype", "class", "decision", "why"].map(str::to_owned).to_vec();
     let mut cells = vec![heads];
     for Decided { entry, .. } in decided {
-        let why: Vec<_> = entry.reasons().map(|of| format!("{} {}", of.evidence.code(), of.verdict.word())).collect();
+        let why: Vec<_> = entry
+            .reasons()
+            .map(|of| format!("{} {}", of.evidence.code(), of.verdict.word()))
+            .collect();
         cells.push(vec![
             entry.cell.kernel.clone(),
             entry.cell.dtype.name().to_owned(),
@@ -118,7 +136,8 @@ pub fn table(decided: &[Decided]) -> String {
         ]);
     }
     let [promoted, held, rejected] = tally(decided);
-    let count = format!("{} cells: {promoted} promote · {held} hold · {rejected} reject", decided.len());
+    let count =
+        format!("{} cells: {promoted} promote · {held} hold · {rejected} reject", decided.len());
     format!("{}\n\n{count}", columns(&cells, &[]).join("\n"))
 }
 
@@ -182,9 +201,11 @@ impl Totals {
     fn told(&self) -> String {
         let Self { live, dead, rejected, screened, passed } = self;
         let rate = if *live == 0 { 0.0 } else { 100.0 * *rejected as f64 / *live as f64 };
-        let mut text = format!("{rejected} of {live} live mutants rejected ({rate:.1} %), {dead} dead");
+        let mut text =
+            format!("{rejected} of {live} live mutants rejected ({rate:.1} %), {dead} dead");
         if *screened > 0 {
-            text += &format!("; 56/64 alone would have passed {passed} of {screened} run on a model");
+            text +=
+                &format!("; 56/64 alone would have passed {passed} of {screened} run on a model");
         }
         text
     }
@@ -198,7 +219,8 @@ pub fn explain(decided: &Decided) -> String {
     let _ = writeln!(text, "\n{}", columns(&cells, &[1]).join("\n"));
     for report in &decided.mutants {
         let first = report.first.as_deref().unwrap_or("");
-        let _ = writeln!(text, "  mutant {:<24} {:<24} {}", report.name, killers(report), report.what);
+        let _ =
+            writeln!(text, "  mutant {:<24} {:<24} {}", report.name, killers(report), report.what);
         if !first.is_empty() {
             let _ = writeln!(text, "    {first}");
         }

@@ -107,7 +107,8 @@ fn one(plan: &Plan, planned: &Planned, rows: &Rows<'_>, record: &str, quick: boo
 
 /// What was tried on less than everything tells less.
 fn weaken(row: &mut GateRow) {
-    if row.verdict() == Verdict::Held && matches!(row.evidence.as_str(), "E2" | "E7" | "E9" | "E10") {
+    if row.verdict() == Verdict::Held && matches!(row.evidence.as_str(), "E2" | "E7" | "E9" | "E10")
+    {
         row.verdict = Verdict::Weak.word().to_owned();
         row.what += " (a quick run)";
     }
@@ -118,9 +119,7 @@ fn gathered(plan: &Plan, planned: &Planned, rows: &Rows<'_>, kind: Evidence) -> 
         Evidence::Model => models(planned, rows),
         Evidence::Vjp => vjp(plan, planned, rows),
         Evidence::Engaged => engaged(planned, rows),
-        Evidence::Power => {
-            sole(planned, rows, kind, |stage| matches!(stage, Stage::Power { .. }))
-        }
+        Evidence::Power => sole(planned, rows, kind, |stage| matches!(stage, Stage::Power { .. })),
         Evidence::Speed => sole(planned, rows, kind, |stage| *stage == Stage::Speed),
         _ => sole(planned, rows, kind, |stage| *stage == Stage::Trials),
     }
@@ -155,7 +154,11 @@ fn engaged(planned: &Planned, rows: &Rows<'_>) -> GateRow {
         .filter_map(|(case, _)| rows.of(case, Evidence::Model).numbers.get("dispatches").copied())
         .sum();
     if row.verdict() == Verdict::Held && calls > 0.0 {
-        row.what = format!("{} dispatches in models; {}", crate::report::thousands(calls as usize), row.what);
+        row.what = format!(
+            "{} dispatches in models; {}",
+            crate::report::thousands(calls as usize),
+            row.what
+        );
     }
     row
 }
@@ -167,7 +170,8 @@ fn models(planned: &Planned, rows: &Rows<'_>) -> GateRow {
     let row = |verdict, what: String| GateRow::new(Evidence::Model, verdict, what);
     if found.is_empty() {
         let why = planned.absent.join("; ");
-        let why = if why.is_empty() { "goldens/gate.toml names no model for it".to_owned() } else { why };
+        let why =
+            if why.is_empty() { "goldens/gate.toml names no model for it".to_owned() } else { why };
         return row(Verdict::Missing, why);
     }
     for verdict in [Verdict::Failed, Verdict::Missing, Verdict::Weak] {
@@ -210,7 +214,10 @@ fn names(rows: &[&GateRow]) -> Vec<String> {
 fn worst(rows: &[&GateRow]) -> BTreeMap<String, f64> {
     let mut worst: BTreeMap<String, f64> = BTreeMap::new();
     for (name, x) in rows.iter().flat_map(|row| &row.numbers) {
-        let least = matches!(name.as_str(), "decided_low" | "positions" | "prompts" | "screen" | "dispatches");
+        let least = matches!(
+            name.as_str(),
+            "decided_low" | "positions" | "prompts" | "screen" | "dispatches"
+        );
         let known = worst.entry(name.clone()).or_insert(*x);
         *known = if least { known.min(*x) } else { known.max(*x) };
     }
@@ -250,9 +257,8 @@ fn emulated(planned: &Planned, rows: &Rows<'_>) -> Option<Emulated> {
     let (case, of) = staged(planned, |stage| matches!(stage, Stage::Emulated { .. })).next()?;
     let found: Vec<_> = of.evidence().into_iter().map(|kind| (kind, rows.of(case, kind))).collect();
     let mutants = found.iter().flat_map(|(_, row)| row.mutants.clone()).collect();
-    let finding = |(kind, row): &(Evidence, GateRow)| {
-        Finding::new(*kind, row.verdict(), row.what.clone())
-    };
+    let finding =
+        |(kind, row): &(Evidence, GateRow)| Finding::new(*kind, row.verdict(), row.what.clone());
     Some(Emulated { findings: found.iter().map(finding).collect(), mutants })
 }
 

@@ -301,9 +301,8 @@ fn prompts(root: &Root, models: &Models) -> Result<Vec<NamedPrompt>, PlanError> 
 
 /// Every name in the table must exist.
 fn check(file: &Path, models: &Models, registry: &Registry) -> Result<(), PlanError> {
-    let wrong = |message: String| {
-        Err(PlanError::Table { file: file.display().to_string(), message })
-    };
+    let wrong =
+        |message: String| Err(PlanError::Table { file: file.display().to_string(), message });
     for of in &models.model {
         if let Some(name) = of.models.iter().find(|name| registry.get(name).is_none()) {
             return wrong(format!("there is no model `{name}` in goldens/models.toml"));
@@ -312,7 +311,8 @@ fn check(file: &Path, models: &Models, registry: &Registry) -> Result<(), PlanEr
             let Some(candidate) = mlx_parity_kernels::candidate(id) else {
                 return wrong(format!("there is no kernel `{id}`"));
             };
-            let known = |name: &&String| candidate.classes().iter().any(|class| class.name == **name);
+            let known =
+                |name: &&String| candidate.classes().iter().any(|class| class.name == **name);
             let unknown = of.classes.iter().flatten().find(|name| !known(name));
             if let Some(name) = unknown {
                 return wrong(format!("{id} has no class `{name}`"));

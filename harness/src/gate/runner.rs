@@ -120,7 +120,14 @@ pub fn gate(
     let exit = exit(&decided, record.rows());
     let seconds = started.elapsed().as_secs_f64();
     record.finish(exit.code(), seconds)?;
-    Ok(Gated { decided, here, rows: record.rows().to_vec(), record: record.dir().to_owned(), seconds, exit })
+    Ok(Gated {
+        decided,
+        here,
+        rows: record.rows().to_vec(),
+        record: record.dir().to_owned(),
+        seconds,
+        exit,
+    })
 }
 
 fn cases(plan: &Plan) -> impl Iterator<Item = &Case> {
@@ -222,11 +229,16 @@ pub fn recorded(
     for planned in std::mem::take(&mut plan.cells) {
         for (_, dir) in runs.iter().rev() {
             let rows = crate::record::read(dir)?;
-            let prefix = format!("gate/{}/{}/{}/", planned.cell.kernel, planned.cell.dtype, planned.cell.class);
+            let prefix = format!(
+                "gate/{}/{}/{}/",
+                planned.cell.kernel, planned.cell.dtype, planned.cell.class
+            );
             if rows.iter().any(|row| row.id.starts_with(&prefix)) {
                 let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let one = Plan { cells: vec![planned.clone()], backwards: plan.backwards.clone() };
-                found.extend(fold(&one, &rows, &name, false).into_iter().map(|of| (dir.clone(), of)));
+                found.extend(
+                    fold(&one, &rows, &name, false).into_iter().map(|of| (dir.clone(), of)),
+                );
                 break;
             }
         }

@@ -94,7 +94,10 @@ fn every_live_mutant_is_rejected_and_the_dead_one_named(
     assert_eq!(killers("sees_nothing"), (true, String::new()));
     let (verdict, what) = mutants::finding(&reports);
     // In bf16 the needless rounding changes nothing but the float32 twin, which sees it.
-    assert_eq!((verdict, what.as_str()), (Verdict::Held, "5 of 5 live mutants rejected (1 dead: sees_nothing)"));
+    assert_eq!(
+        (verdict, what.as_str()),
+        (Verdict::Held, "5 of 5 live mutants rejected (1 dead: sees_nothing)")
+    );
     assert!(How::MUTANTS, "tests are built with mutants");
 }
 
@@ -154,7 +157,9 @@ const WORK: Work = Work { bytes: 1e6, flops: 1e7 };
 fn rounds(fused: f64) -> Vec<Round> {
     let noise = |i: u32| 1.0 + 0.01 * f64::from(i * 7 % 5);
     let ms = |x: f64, i| x * 1e-3 * noise(i);
-    (0..12).map(|i| Round { composed: ms(4.0, i), again: ms(4.0, i + 3), fused: ms(fused, i + 1) }).collect()
+    (0..12)
+        .map(|i| Round { composed: ms(4.0, i), again: ms(4.0, i + 3), fused: ms(fused, i + 1) })
+        .collect()
 }
 
 #[rstest]

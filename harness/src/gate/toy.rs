@@ -151,8 +151,7 @@ impl Composed for Ops {
     fn baseline(&self, _kernel: &str, call: &Call<'_>) -> Result<Vec<HostTensor>, String> {
         let x = call.operand("toy", "x").map_err(|error| error.to_string())?;
         let dtype = x.data.dtype();
-        let y: Vec<f64> =
-            elements(&x.data).into_iter().map(|x| round(x * x, dtype) + x).collect();
+        let y: Vec<f64> = elements(&x.data).into_iter().map(|x| round(x * x, dtype) + x).collect();
         HostTensor::from_f64_as(dtype, x.shape, &y).map(|y| vec![y]).map_err(|e| e.to_string())
     }
 }
@@ -163,7 +162,11 @@ fn trial(name: String, dtype: Dtype, x: &[f64]) -> Trial {
         Dtype::Bf16 => Buffer::Bf16(x.iter().map(bits).collect()),
         _ => Buffer::F32(x.iter().map(|x| *x as f32).collect()),
     };
-    Trial { name, operands: vec![Operand::new("x", [1, x.len()], buffer)], params: Params::default() }
+    Trial {
+        name,
+        operands: vec![Operand::new("x", [1, x.len()], buffer)],
+        params: Params::default(),
+    }
 }
 
 fn elements(data: &Data<'_>) -> Vec<f64> {

@@ -19,7 +19,8 @@ impl Lock {
     pub(super) fn take(ledger: &Path) -> Result<Self, StoreError> {
         let path = ledger.with_extension("toml.lock");
         let io = |source| StoreError::Io { action: "lock", path: path.clone(), source };
-        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io)?;
+        let file =
+            File::options().create(true).truncate(false).write(true).open(&path).map_err(io)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             match file.try_lock() {

@@ -40,7 +40,9 @@ pub enum StoreError {
         error: LedgerError,
     },
     /// Another process changes it.
-    #[error("{path} is held by another `mlx-parity ledger` or `mlx-parity gate`; try again when that has ended")]
+    #[error(
+        "{path} is held by another `mlx-parity ledger` or `mlx-parity gate`; try again when that has ended"
+    )]
     Held {
         /// The lock.
         path: PathBuf,
@@ -173,7 +175,11 @@ impl Store {
     /// Whether the recorded run of an entry is there, ended, and found what the entry says.
     fn supported(&self, entry: &Entry) -> Result<(), StoreError> {
         let refuse = |why: String| {
-            Err(StoreError::Evidence { cell: entry.cell.to_string(), record: entry.record.clone(), why })
+            Err(StoreError::Evidence {
+                cell: entry.cell.to_string(),
+                record: entry.record.clone(),
+                why,
+            })
         };
         let dir = self.records.join(&entry.record);
         let Ok(info) = record::read_run(&dir) else {
@@ -183,11 +189,13 @@ impl Store {
             return refuse("did not end".to_owned());
         }
         let rows = record::read(&dir)?;
-        let prefix = format!("gate/{}/{}/{}/", entry.cell.kernel, entry.cell.dtype, entry.cell.class);
+        let prefix =
+            format!("gate/{}/{}/{}/", entry.cell.kernel, entry.cell.dtype, entry.cell.class);
         for finding in &entry.evidence {
             let mine = |row: &&crate::row::Row| {
                 let code = |gate: &crate::gate::GateRow| gate.evidence == finding.evidence.code();
-                row.id.starts_with(&prefix) && row.gate.as_ref().is_some_and(code)
+                row.id.starts_with(&prefix)
+                    && row.gate.as_ref().is_some_and(code)
                     && !row.case.ends_with("/metal-emulated")
             };
             let found: Vec<_> = rows.iter().filter(mine).collect();
@@ -206,7 +214,9 @@ impl Store {
 fn read(path: &Path) -> Result<Option<Ledger>, StoreError> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|source| StoreError::Io { action: "read", path: path.into(), source })?,
+        other => {
+            other.map_err(|source| StoreError::Io { action: "read", path: path.into(), source })?
+        }
     };
     let parsed = Ledger::parse(&text);
     parsed.map(Some).map_err(|error| StoreError::Ledger { path: path.into(), error })
@@ -238,7 +248,8 @@ pub fn stale(ledger: &Ledger, here: &Place) -> Vec<Stale> {
         (mine && cell.place.mlx != here.mlx)
             .then(|| format!("it was promoted with MLX {}, this is {}", cell.place.mlx, here.mlx))
     };
-    let found = promoted.filter_map(|entry| Some(Stale { cell: entry.cell.clone(), why: why(&entry.cell)? }));
+    let found = promoted
+        .filter_map(|entry| Some(Stale { cell: entry.cell.clone(), why: why(&entry.cell)? }));
     found.collect()
 }
 

@@ -41,7 +41,11 @@ fn entry(class: &str, verdict: Verdict) -> Entry {
 fn decisions_wait_until_they_are_accepted() {
     let Project { store, dir } = &Project::new();
     assert!(store.accepted().unwrap().entries().is_empty());
-    assert!(store.propose([entry("decode", Verdict::Missing), entry("prefill", Verdict::Failed)]).unwrap());
+    assert!(
+        store
+            .propose([entry("decode", Verdict::Missing), entry("prefill", Verdict::Failed)])
+            .unwrap()
+    );
     assert!(store.accepted().unwrap().entries().is_empty());
     let taken = store.accept("decode").unwrap();
     assert_eq!(taken.len(), 1);
@@ -50,8 +54,15 @@ fn decisions_wait_until_they_are_accepted() {
     store.accept("").unwrap();
     assert_eq!(store.accepted().unwrap().entries().len(), 2);
     assert!(matches!(store.accept(""), Err(StoreError::NothingPending { .. })));
-    assert!(!store.propose([entry("decode", Verdict::Missing)]).unwrap(), "it is accepted as it is");
-    let left: Vec<_> = fs::read_dir(dir.path().join("goldens")).unwrap().flatten().map(|f| f.file_name()).collect();
+    assert!(
+        !store.propose([entry("decode", Verdict::Missing)]).unwrap(),
+        "it is accepted as it is"
+    );
+    let left: Vec<_> = fs::read_dir(dir.path().join("goldens"))
+        .unwrap()
+        .flatten()
+        .map(|f| f.file_name())
+        .collect();
     assert_eq!(left.len(), 3, "{left:?}");
 }
 
