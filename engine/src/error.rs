@@ -248,6 +248,23 @@ pub enum EngineError {
         /// The kernel.
         kernel: String,
     },
+    /// A call that a kernel does not take, though it was asked for by name.
+    #[error(transparent)]
+    Kernel(#[from] mlx_parity_kernels::KernelError),
+    /// The accepted ledger of kernels cannot be read.
+    #[error("goldens/ledger.toml: {message}")]
+    Ledger {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A lever, or a position of one, that does not exist.
+    #[error("kernel lever `{found}`: wanted {wanted}")]
+    Lever {
+        /// What was given.
+        found: String,
+        /// What there is.
+        wanted: String,
+    },
     /// A failure that [`Decoder::fail_next_step`](crate::Decoder::fail_next_step) asked for.
     #[error("made to fail at: {point}")]
     Injected {

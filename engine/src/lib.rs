@@ -13,6 +13,7 @@ mod denoise;
 mod error;
 mod fault;
 mod generate;
+pub mod kernels;
 mod length;
 mod model;
 pub mod nn;
