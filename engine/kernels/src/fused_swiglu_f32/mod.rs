@@ -70,7 +70,7 @@ impl Candidate for FusedSwigluF32 {
 
     fn run(&self, call: &Call<'_>, how: How, out: &mut [Out<'_>]) -> Result<(), KernelError> {
         let of = Gated::of(ID, call)?;
-        let to = of.result(ID, out)?;
+        let to = gated::result(ID, (of.dtype, &of.shape()), out)?;
         to.store(&host::swiglu(ID, &of, how)?);
         Ok(())
     }
