@@ -4,7 +4,9 @@
 //! Whether an exact kernel has the bits of MLX is asked where MLX is. Here its own bits stand for them: a bug of
 //! it is rejected where a bit differs.
 
-use mlx_parity_kernels::{Buffer, Candidate, Claim, Expected, How, KernelError, Path, Trial, candidate};
+use mlx_parity_kernels::{
+    Buffer, Candidate, Claim, Expected, How, KernelError, Path, Trial, candidate,
+};
 use mlx_parity_tensor::{Dtype, HostTensor};
 
 use super::{evidence, widened};
@@ -36,7 +38,13 @@ impl Hosted {
         for class in self.0.classes() {
             for (seed, sizes) in class.lattice.iter().enumerate() {
                 let trial = self.0.trial(class, sizes, dtype, seed as u64);
-                assert_eq!(self.0.class(&trial.call()), class.name, "{}: {}", self.id(), trial.name);
+                assert_eq!(
+                    self.0.class(&trial.call()),
+                    class.name,
+                    "{}: {}",
+                    self.id(),
+                    trial.name
+                );
                 all.push((trial, Expected::Reference));
             }
             let probes = self.0.probes(class, dtype);
@@ -107,7 +115,9 @@ impl Hosted {
         let wanted = self.run(trial, How::new())?;
         for path in [Path::Portable, Path::Avx2, Path::Avx512] {
             match self.run(trial, How::new().on(path)) {
-                Ok(found) => all_same(&found, &wanted).map_err(|wrong| format!("{path:?}: {wrong}"))?,
+                Ok(found) => {
+                    all_same(&found, &wanted).map_err(|wrong| format!("{path:?}: {wrong}"))?
+                }
                 Err(wrong) if wrong.contains("instructions of") => {}
                 Err(wrong) => return Err(wrong),
             }
@@ -115,28 +125,19 @@ impl Hosted {
         Ok(())
     }
 
-    /// E0: results in full, nothing around them, operands as they were.
+    /// E0: results in full, and nothing around them.
     fn run(self, trial: &Trial, how: How) -> Results {
         let failed = |error: KernelError| error.to_string();
-        let (call, before) = (trial.call(), trial.clone());
+        let call = trial.call();
         let results = self.0.results(&call).map_err(failed)?;
         let len = |shape: &[usize]| shape.iter().product::<usize>();
-        let guarded = |(dtype, shape): &(Dtype, Vec<usize>)| poisoned(*dtype, len(shape) + 2 * GUARD);
+        let guarded =
+            |(dtype, shape): &(Dtype, Vec<usize>)| poisoned(*dtype, len(shape) + 2 * GUARD);
         let mut buffers: Vec<Buffer> = results.iter().map(guarded).collect();
         let mut outs: Vec<_> = buffers.iter_mut().map(inner).collect();
         self.0.run(&call, how, &mut outs).map_err(failed)?;
-        if trial.operands != before.operands && !nan_anywhere(trial) {
-            return Err("an operand changed".into());
-        }
         buffers.iter().zip(&results).map(|(buffer, (_, shape))| unguarded(buffer, shape)).collect()
     }
-}
-
-fn nan_anywhere(trial: &Trial) -> bool {
-    trial.operands.iter().any(|of| match &of.buffer {
-        Buffer::F32(of) => of.iter().any(|value| value.is_nan()),
-        _ => false,
-    })
 }
 
 fn poisoned(dtype: Dtype, len: usize) -> Buffer {
