@@ -7,6 +7,7 @@ use mlx_parity_tensor::Dtype;
 
 use crate::call::{Call, Data, View};
 use crate::error::KernelError;
+use crate::how::How;
 use crate::lanes::LANES;
 
 /// Bits that MLX packs.
@@ -197,14 +198,46 @@ impl<'a> Packed<'a> {
         (self.scales.f32(at), self.biases.f32(at))
     }
 
+    /// Scales and biases of rows `first .. first + there`, row by row, and sixteen zeros behind them.
+    #[inline(always)]
+    pub(crate) fn rows_of_scales(&self, first: usize, there: usize, how: How) -> [Vec<f32>; 2] {
+        let len = there * self.groups();
+        let mut both = [self.scales, self.biases].map(|of| {
+            let mut rows = vec![0.0; len + LANES];
+            of.widen(first * self.groups(), &mut rows[..len]);
+            rows
+        });
+        self.spoil(&mut both, len, how);
+        both
+    }
+
+    /// The bugs in scales and biases that kernels share.
+    fn spoil(&self, [scales, biases]: &mut [Vec<f32>; 2], len: usize, how: How) {
+        if how.is("scale_off") {
+            scales[..len].iter_mut().for_each(|scale| *scale *= 1.01);
+        }
+        if how.is("bias_forgotten") {
+            biases[..len].fill(0.0);
+        }
+        if how.is("wrong_group") {
+            for rows in [scales, biases] {
+                rows[..len].chunks_mut(self.groups()).for_each(|row| row.rotate_left(1));
+            }
+        }
+    }
+
     /// Scales and biases of the groups of rows `first .. first + there`, one row in each lane.
-    pub(crate) fn columns_of_scales(&self, first: usize, there: usize) -> [Vec<[f32; LANES]>; 2] {
-        [self.scales, self.biases].map(|of| {
+    #[inline(always)]
+    pub(crate) fn columns_of_scales(
+        &self,
+        first: usize,
+        there: usize,
+        how: How,
+    ) -> [Vec<[f32; LANES]>; 2] {
+        self.rows_of_scales(first, there, how).map(|rows| {
             let mut columns = vec![[0.0; LANES]; self.groups()];
-            let mut row = vec![0.0; self.groups()];
-            for lane in 0..there {
-                of.widen((first + lane) * self.groups(), &mut row);
-                for (column, &x) in columns.iter_mut().zip(&row) {
+            for (lane, row) in rows.chunks_exact(self.groups()).take(there).enumerate() {
+                for (column, &x) in columns.iter_mut().zip(row) {
                     column[lane] = x;
                 }
             }

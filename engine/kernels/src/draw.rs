@@ -11,7 +11,7 @@ use crate::call::{Buffer, Operand};
 pub enum Kind {
     /// Normal, mean 0.
     Normal,
-    /// Far from zero: a mean of 1e6 with a spread of 10 (in f16 a mean of 512 with a spread of 1).
+    /// Far from zero: a mean of 1e6 with a spread of 10 (in f16, whose range is small, a mean of 24 with a spread of 0.1).
     Offset,
     /// All ones.
     Ones,
@@ -84,7 +84,7 @@ impl Draw {
         let x = self.normal();
         match (kind, dtype) {
             (Kind::Normal, _) => scale * x,
-            (Kind::Offset, Dtype::F16) => 512.0 + x,
+            (Kind::Offset, Dtype::F16) => 24.0 + 0.1 * x,
             (Kind::Offset, _) => 1e6 + 10.0 * x,
             (Kind::Ones, _) => 1.0,
             (Kind::Edge, _) => match self.below(8) {
@@ -140,6 +140,32 @@ impl Draw {
         };
         let words = Operand::new(names[0], [rows, affine::words(cols, bits)], Buffer::U32(words));
         [words, of(names[1], &scales), of(names[2], &biases)]
+    }
+}
+
+impl Operand {
+    /// The same numbers as a view of rows (along the last axis) with three elements before the first of
+    /// them and five behind each, all NaN (all bits set for integers).
+    pub(crate) fn with_gaps(&self) -> Self {
+        const BEFORE: usize = 3;
+        const BEHIND: usize = 5;
+        fn spread<T: Copy>(of: &[T], width: usize, poison: T) -> Vec<T> {
+            let rows = of.chunks(width.max(1));
+            let row = |row: &[T]| row.iter().copied().chain([poison; BEHIND]).collect::<Vec<_>>();
+            [poison; BEFORE].into_iter().chain(rows.flat_map(row)).collect()
+        }
+        let width = self.shape.last().copied().unwrap_or(1);
+        let buffer = match &self.buffer {
+            Buffer::F32(of) => Buffer::F32(spread(of, width, f32::NAN)),
+            Buffer::F16(of) => Buffer::F16(spread(of, width, f16::NAN.to_bits())),
+            Buffer::Bf16(of) => Buffer::Bf16(spread(of, width, bf16::NAN.to_bits())),
+            Buffer::U32(of) => Buffer::U32(spread(of, width, u32::MAX)),
+            Buffer::I32(of) => Buffer::I32(spread(of, width, -1)),
+        };
+        let mut strides = Self::new(self.name, self.shape.as_slice(), Buffer::F32(Vec::new())).strides;
+        let leading = strides.len().saturating_sub(1);
+        strides[..leading].iter_mut().for_each(|stride| *stride = *stride / width * (width + BEHIND));
+        Self { name: self.name, buffer, offset: BEFORE, shape: self.shape.clone(), strides }
     }
 }
 

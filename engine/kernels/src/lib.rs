@@ -12,16 +12,23 @@
 mod affine;
 mod call;
 mod candidate;
+mod dot;
 mod draw;
 mod error;
 pub mod exact;
+mod fused_geglu;
+mod fused_swiglu;
+mod fused_swiglu_f32;
+mod gated;
 mod gemm;
 mod how;
 mod lanes;
 pub mod ledger;
+mod linear;
 mod list;
 pub mod numbers;
 mod parallel;
+mod rows;
 mod spec;
 mod widen;
 

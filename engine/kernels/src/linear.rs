@@ -4,8 +4,10 @@
 
 use crate::affine::{self, Packed};
 use crate::gemm::{COLUMNS, Fused, Matrix, Step, Tile, panel_len, product};
+use crate::how::How;
 use crate::lanes::{F32s, LANES, Simd, Task, U32s};
 use crate::numbers::{Bf16, F16, F32};
+use crate::parallel;
 
 /// A format that every operation is rounded to, as MLX's CPU backend does: it computes in the format of
 /// its operands, one operation at a time (`_qmm_t` of `mlx/backend/cpu/quantized.cpp`).
@@ -94,6 +96,8 @@ pub(crate) struct Projection<'a, A> {
     pub first: usize,
     /// The result.
     pub tile: &'a mut [f32],
+    /// With which bugs.
+    pub how: How,
 }
 
 impl<A: Arithmetic> Task for Projection<'_, A> {
@@ -101,10 +105,13 @@ impl<A: Arithmetic> Task for Projection<'_, A> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { arithmetic, x, weights, first, tile } = self;
+        let Self { arithmetic, x, weights, first, tile, how } = self;
         let mut panel = vec![0.0; panel_len(weights.cols)];
         for half in [0, LANES] {
-            dequantize(simd, arithmetic, weights, first + half, half, &mut panel);
+            dequantize(simd, arithmetic, weights, (first + half, half), how, &mut panel);
+        }
+        if how.is("last_input_dropped") {
+            panel[(weights.cols - 1) * COLUMNS..].fill(0.0);
         }
         let mut out = Tile { data: tile, cols: COLUMNS, stride: COLUMNS, add: false };
         product(simd, arithmetic, x, &panel, &mut out);
@@ -117,8 +124,8 @@ fn dequantize<S: Simd, A: Arithmetic>(
     simd: S,
     arithmetic: A,
     weights: &Packed<'_>,
-    first: usize,
-    at: usize,
+    (first, at): (usize, usize),
+    how: How,
     panel: &mut [f32],
 ) {
     let there = weights.rows.saturating_sub(first).min(LANES);
@@ -126,9 +133,10 @@ fn dequantize<S: Simd, A: Arithmetic>(
         return;
     }
     let words = columns_of_words(simd, weights, first, there);
-    let (scales, biases) = weights.columns_of_scales(first, there);
+    let [scales, biases] = weights.columns_of_scales(first, there, how);
     let (bits, per) = (weights.bits, 32 / weights.bits as usize);
-    let mask = simd.splat_bits(u32::MAX >> (32 - bits));
+    let lost = u32::from(how.is("high_bit_lost"));
+    let mask = simd.splat_bits(u32::MAX >> (32 - bits + lost));
     let mut put = |k: usize, code: S::U| {
         let group = k / weights.group;
         let (scale, bias) = (simd.load(&scales[group]), simd.load(&biases[group]));
@@ -174,4 +182,61 @@ fn columns_of_words<S: Simd>(
         }
     }
     words
+}
+
+/// The arithmetic of two bugs of kernels that claim to be exact.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Loose<F> {
+    /// The format.
+    pub format: F,
+    /// Products and sums stay in float32.
+    pub float_sum: bool,
+    /// A weight is rounded once, after the sum with the bias.
+    pub weight_once: bool,
+}
+
+impl<F: Rounded> Step for Loose<F> {
+    #[inline(always)]
+    fn rows(_: usize) -> usize {
+        1
+    }
+
+    #[inline(always)]
+    fn step<S: Simd>(self, simd: S, sum: S::F, x: S::F, b: S::F) -> S::F {
+        if self.float_sum { x.mul_add(b, sum) } else { Exact(self.format).step(simd, sum, x, b) }
+    }
+}
+
+impl<F: Rounded> Arithmetic for Loose<F> {
+    #[inline(always)]
+    fn weight<S: Simd>(self, simd: S, code: S::F, scale: S::F, bias: S::F) -> S::F {
+        if self.weight_once {
+            return F::round(simd, scale.mul_add(code, bias));
+        }
+        Exact(self.format).weight(simd, code, scale, bias)
+    }
+}
+
+/// Computes `out` `[rows, width]` by tiles: `tile(first)` gives `[rows][COLUMNS]` elements, those of outputs
+/// `first ..`. `work` counts the multiply-adds of all.
+pub(crate) fn columns<T: Copy + Send>(
+    out: &mut [T],
+    rows: usize,
+    width: usize,
+    work: usize,
+    how: How,
+    tile: impl Fn(usize) -> Vec<T> + Send + Sync,
+) {
+    let mut count = width.div_ceil(COLUMNS);
+    if how.is("tail_skipped") {
+        count = width / COLUMNS;
+    }
+    let tiles = parallel::map(count, work, |index| tile(index * COLUMNS));
+    let stale = how.is("stale_row") && rows > 1 && !rows.is_multiple_of(4);
+    for (row, out) in out.chunks_exact_mut(width.max(1)).take(rows).enumerate() {
+        let from = if stale && row + 1 == rows { row - 1 } else { row };
+        for (out, tile) in out.chunks_mut(COLUMNS).zip(&tiles) {
+            out.copy_from_slice(&tile[from * COLUMNS..][..out.len()]);
+        }
+    }
 }

@@ -32,12 +32,6 @@ pub trait Format: Copy + Send + Sync + 'static {
     }
 }
 
-/// A format of 16 bits: functions of one element can be tables.
-pub trait Half: Format<Bits = u16> {}
-
-impl Half for F16 {}
-impl Half for Bf16 {}
-
 /// IEEE binary32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct F32;
@@ -137,15 +131,6 @@ impl Format for F16 {
 
     fn out<'a>(out: &'a mut Out<'_>) -> Option<&'a mut [u16]> {
         if let Out::F16(of) = out { Some(of) } else { None }
-    }
-}
-
-/// The largest finite value of a dtype of activations, and the bits of its significand.
-pub const fn range(dtype: Dtype) -> (f64, u32) {
-    match dtype {
-        Dtype::F16 => (65504.0, 11),
-        Dtype::Bf16 => (3.389_531_389_251_535_5e38, 8),
-        _ => (f32::MAX as f64, 24),
     }
 }
 

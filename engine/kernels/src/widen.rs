@@ -1,5 +1,7 @@
 //! Operands of any float dtype and layout as rows of float32, and results back.
 
+use mlx_parity_tensor::Dtype;
+
 use crate::call::{Data, Out, View};
 use crate::numbers::{Bf16, F16, Format};
 
@@ -63,6 +65,15 @@ impl View<'_> {
 }
 
 impl Out<'_> {
+    /// The dtype.
+    pub const fn dtype(&self) -> Dtype {
+        match self {
+            Self::F32(_) => Dtype::F32,
+            Self::F16(_) => Dtype::F16,
+            Self::Bf16(_) => Dtype::Bf16,
+        }
+    }
+
     /// Elements there are.
     pub const fn len(&self) -> usize {
         match self {

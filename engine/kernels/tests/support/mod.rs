@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod evidence;
+pub mod host;
 pub mod sweep;
 
 use std::path::Path;
