@@ -23,6 +23,7 @@ mod gated;
 mod gemm;
 mod how;
 mod lanes;
+mod launch;
 pub mod ledger;
 mod linear;
 mod list;
