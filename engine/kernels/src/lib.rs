@@ -16,6 +16,7 @@ mod dot;
 mod draw;
 mod error;
 pub mod exact;
+mod flash_attention;
 mod fused_geglu;
 mod fused_swiglu;
 mod fused_swiglu_f32;
