@@ -17,6 +17,7 @@ mod draw;
 mod error;
 pub mod exact;
 mod flash_attention;
+mod fused_decode_sdpa;
 mod fused_geglu;
 mod fused_swiglu;
 mod fused_swiglu_f32;

@@ -60,7 +60,8 @@ impl Piece<'_> {
         out: &mut [f32],
     ) -> usize {
         let queries = Queries::<H>::of(self, at);
-        let mut state = State::<S, H>::new(simd, self.of.values_packed.words.len.div_ceil(LANES) * 32 / BITS);
+        let mut state =
+            State::<S, H>::new(simd, self.of.values_packed.words.len.div_ceil(LANES) * 32 / BITS);
         let mut room = Room::<H>::new();
         for first in self.keys.clone().step_by(KEYS) {
             let count = KEYS.min(self.keys.end - first);
@@ -165,12 +166,16 @@ impl Piece<'_> {
         let Room { rows_scales, rows_biases, weights, .. } = room;
         let by = if self.how.is("bias_x099") { 0.99 } else { 1.0 };
         self.factors(&cache.scales, first, count, |key, group, of| rows_scales[key][group] = of);
-        self.factors(&cache.biases, first, count, |key, group, of| rows_biases[key][group] = by * of);
+        self.factors(&cache.biases, first, count, |key, group, of| {
+            rows_biases[key][group] = by * of
+        });
         let codes = 32 / BITS;
         let (base, step) = self.place(&cache.words);
         for at in (0..cache.words.len).step_by(LANES) {
             let there = LANES.min(cache.words.len - at);
-            let group = std::array::from_fn(|lane| ((at + lane.min(there - 1)) * codes / self.of.group) as u32);
+            let group = std::array::from_fn(|lane| {
+                ((at + lane.min(there - 1)) * codes / self.of.group) as u32
+            });
             let group = simd.load_bits(&group);
             for part in (0..codes).step_by(I) {
                 let to = &mut totals[at / LANES * codes + part..][..I];
@@ -291,7 +296,8 @@ impl<const H: usize> Queries<H> {
         let of = piece.of;
         let scale = if piece.how.is("scale_off") { of.scale * 1.01 } else { of.scale };
         let rows: [Vec<f32>; H] = std::array::from_fn(|h| {
-            let start = of.queries.start(piece.batch, head(piece.kv_head, at + h, of, piece.how), 0);
+            let start =
+                of.queries.start(piece.batch, head(piece.kv_head, at + h, of, piece.how), 0);
             (0..of.dim).map(|i| scale * of.queries.data.f32(start + i)).collect()
         });
         let sums = std::array::from_fn(|h| {

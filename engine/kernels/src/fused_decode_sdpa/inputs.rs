@@ -3,7 +3,6 @@
 
 use mlx_parity_tensor::Dtype;
 
-use crate::affine;
 use crate::call::{Buffer, Operand, Params};
 use crate::candidate::{Expected, Probe, ShapeClass, Trial};
 use crate::draw::{Draw, Kind, buffer};
@@ -226,7 +225,11 @@ fn with_capacity(trial: &Trial, capacity: usize) -> Trial {
     spare
 }
 
-fn spread<T: Copy>(of: &[T], mut to: Vec<T>, places: impl Iterator<Item = (usize, usize)>) -> Vec<T> {
+fn spread<T: Copy>(
+    of: &[T],
+    mut to: Vec<T>,
+    places: impl Iterator<Item = (usize, usize)>,
+) -> Vec<T> {
     places.for_each(|(from, at)| to[at] = of[from]);
     to
 }
@@ -238,9 +241,9 @@ fn with_gaps(trial: &Trial) -> Trial {
     let numbers = operand.view().to_f32();
     let row = operand.shape[3];
     let dtype = operand.buffer.data().dtype();
-    let rows = numbers.chunks(row).flat_map(|row| {
-        [f32::NAN; 3].into_iter().chain(row.iter().copied()).chain([f32::NAN; 5])
-    });
+    let rows = numbers
+        .chunks(row)
+        .flat_map(|row| [f32::NAN; 3].into_iter().chain(row.iter().copied()).chain([f32::NAN; 5]));
     operand.buffer = buffer(dtype, &rows.collect::<Vec<_>>());
     operand.offset = 3;
     operand.strides = vec![operand.shape[1] * (row + 8), row + 8, row + 8, 1];
@@ -303,8 +306,7 @@ mod tests {
         assert!(spoilt(&gone).contains("no operand `keys_biases`"));
         let bits = |trial: &mut Trial| trial.params.0[1].1 = 3.0;
         assert!(spoilt(&bits).contains("3 bits"));
-        let none = affine::words(0, 4);
-        let empty = |trial: &mut Trial| trial.operands[1].shape[2] = none;
+        let empty = |trial: &mut Trial| trial.operands[1].shape[2] = 0;
         assert!(spoilt(&empty).contains("0 keys"));
     }
 }

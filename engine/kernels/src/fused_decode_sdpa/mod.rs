@@ -127,6 +127,14 @@ impl Candidate for FusedDecodeSdpa {
         Ok(vec![reference::attend(&Problem::of(call)?)])
     }
 
+    fn flops(&self, call: &Call<'_>) -> f64 {
+        let flops = |of: Problem<'_>| {
+            let keys: usize = of.visible(How::new()).into_iter().map(|range| range.len()).sum();
+            (4 * of.batch * of.heads * keys * of.dim) as f64
+        };
+        Problem::of(call).map_or(0.0, flops)
+    }
+
     fn sizes(&self) -> &'static [&'static str] {
         inputs::SIZES
     }

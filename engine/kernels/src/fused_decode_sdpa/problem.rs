@@ -129,14 +129,17 @@ impl<'a> Problem<'a> {
     pub(super) fn of(call: &Call<'a>) -> Result<Self, KernelError> {
         let queries = call.operand(ID, "queries")?;
         let words = call.operand(ID, "keys_w")?;
-        let (&[batch, heads, 1, dim], &[_, kv_heads, keys, _]) = (queries.shape, words.shape) else {
+        let (&[batch, heads, 1, dim], &[_, kv_heads, keys, _]) = (queries.shape, words.shape)
+        else {
             return unsupported(
                 format!("queries {:?} on keys {:?}", queries.shape, words.shape),
                 "[batch, heads, 1, dim] on [batch, kv_heads, keys, words]",
             );
         };
         if batch * heads * kv_heads * keys * dim == 0 || !heads.is_multiple_of(kv_heads) {
-            return malformed(format!("{heads} heads on {kv_heads}, {keys} keys of {dim}, batch {batch}"));
+            return malformed(format!(
+                "{heads} heads on {kv_heads}, {keys} keys of {dim}, batch {batch}"
+            ));
         }
         let (bits, group) = packing(call, dim)?;
         let dtype = queries.data.dtype();
@@ -219,7 +222,10 @@ fn cache<'a>(
     let factor = |name: &str| {
         let view = call.operand(ID, name)?;
         if view.data.dtype() != dtype {
-            return unsupported(format!("`{name}` of {}", view.data.dtype()), "the dtype of queries");
+            return unsupported(
+                format!("`{name}` of {}", view.data.dtype()),
+                "the dtype of queries",
+            );
         }
         rows(name, &view, [batch, heads, keys, dim / group])
     };
