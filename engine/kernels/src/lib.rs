@@ -18,6 +18,7 @@ mod error;
 pub mod exact;
 mod flash_attention;
 mod flash_attention_vjp;
+mod fused_decode_sdpa;
 mod fused_geglu;
 mod fused_swiglu;
 mod fused_swiglu_f32;
