@@ -3,11 +3,13 @@
 use crate::candidate::Candidate;
 use crate::flash_attention::FlashAttention;
 use crate::fused_geglu::FusedGeglu;
+use crate::fused_mlp::FusedMlp;
 use crate::fused_swiglu::FusedSwiglu;
 use crate::fused_swiglu_f32::FusedSwigluF32;
 
 /// Every candidate.
-pub const CANDIDATES: &[&dyn Candidate] = &[&FusedSwiglu, &FusedSwigluF32, &FusedGeglu, &FlashAttention];
+pub const CANDIDATES: &[&dyn Candidate] =
+    &[&FusedSwiglu, &FusedSwigluF32, &FusedMlp, &FusedGeglu, &FlashAttention];
 
 /// A candidate by its id.
 pub fn candidate(id: &str) -> Option<&'static dyn Candidate> {

@@ -12,7 +12,7 @@ const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 
 #[rstest]
 fn host_kernels_hold(
-    #[values("fused_geglu")] id: &str,
+    #[values("fused_geglu", "fused_swiglu", "fused_swiglu_f32", "fused_mlp")] id: &str,
     #[values(Dtype::F32, Dtype::F16, Dtype::Bf16)] dtype: Dtype,
 ) {
     Hosted::of(id).holds(dtype);
@@ -20,6 +20,9 @@ fn host_kernels_hold(
 
 #[rstest]
 #[case("fused_geglu")]
+#[case("fused_swiglu")]
+#[case("fused_swiglu_f32")]
+#[case("fused_mlp")]
 fn host_mutants_are_rejected(#[case] id: &str) {
     if How::MUTANTS {
         let survivors = Hosted::of(id).survivors(&DTYPES);

@@ -4,7 +4,9 @@
 //! Whether an exact kernel has the bits of MLX is asked where MLX is. Here its own bits stand for them: a bug of
 //! it is rejected where a bit differs.
 
-use mlx_parity_kernels::{Buffer, Candidate, Claim, Expected, How, KernelError, Path, Trial, candidate};
+use mlx_parity_kernels::{
+    Buffer, Candidate, Claim, Expected, How, KernelError, Path, Trial, candidate,
+};
 use mlx_parity_tensor::{Dtype, HostTensor};
 
 use super::{evidence, widened};
@@ -36,7 +38,13 @@ impl Hosted {
         for class in self.0.classes() {
             for (seed, sizes) in class.lattice.iter().enumerate() {
                 let trial = self.0.trial(class, sizes, dtype, seed as u64);
-                assert_eq!(self.0.class(&trial.call()), class.name, "{}: {}", self.id(), trial.name);
+                assert_eq!(
+                    self.0.class(&trial.call()),
+                    class.name,
+                    "{}: {}",
+                    self.id(),
+                    trial.name
+                );
                 all.push((trial, Expected::Reference));
             }
             let probes = self.0.probes(class, dtype);
@@ -102,12 +110,18 @@ impl Hosted {
         Ok(())
     }
 
-    /// E5 across paths: one order of operations on all instructions.
+    /// E5 across paths: one order of operations on all instructions. The target's baseline may lack a fused
+    /// multiply-add; what claims no bits is held to float64 there.
     fn paths_agree(self, trial: &Trial) -> Result<(), String> {
         let wanted = self.run(trial, How::new())?;
         for path in [Path::Portable, Path::Avx2, Path::Avx512] {
             match self.run(trial, How::new().on(path)) {
-                Ok(found) => all_same(&found, &wanted).map_err(|wrong| format!("{path:?}: {wrong}"))?,
+                Ok(found) if path == Path::Portable && self.0.spec().claim == Claim::Envelope => {
+                    self.near(trial, &found).map_err(|wrong| format!("{path:?}: {wrong}"))?
+                }
+                Ok(found) => {
+                    all_same(&found, &wanted).map_err(|wrong| format!("{path:?}: {wrong}"))?
+                }
                 Err(wrong) if wrong.contains("instructions of") => {}
                 Err(wrong) => return Err(wrong),
             }
@@ -121,7 +135,8 @@ impl Hosted {
         let (call, before) = (trial.call(), trial.clone());
         let results = self.0.results(&call).map_err(failed)?;
         let len = |shape: &[usize]| shape.iter().product::<usize>();
-        let guarded = |(dtype, shape): &(Dtype, Vec<usize>)| poisoned(*dtype, len(shape) + 2 * GUARD);
+        let guarded =
+            |(dtype, shape): &(Dtype, Vec<usize>)| poisoned(*dtype, len(shape) + 2 * GUARD);
         let mut buffers: Vec<Buffer> = results.iter().map(guarded).collect();
         let mut outs: Vec<_> = buffers.iter_mut().map(inner).collect();
         self.0.run(&call, how, &mut outs).map_err(failed)?;
