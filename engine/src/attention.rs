@@ -5,6 +5,7 @@ use mlx_rs::{Array, Dtype};
 use crate::cache::Rows;
 use crate::composition::{Route, TILE};
 use crate::error::EngineError;
+use crate::kernels::sites;
 use crate::ops::packed::{self, Packed};
 use crate::ops::{self, Mask};
 
@@ -21,11 +22,14 @@ pub(crate) fn attend(
     mask: &Mask,
 ) -> Result<Array, EngineError> {
     match rows {
-        Rows::Plain { keys, values } => {
-            ops::scaled_dot_product_attention(queries, keys, values, scale, mask)
-        }
+        Rows::Plain { keys, values } => match sites::flash(queries, keys, values, scale, mask)? {
+            Some(mixed) => Ok(mixed),
+            None => ops::scaled_dot_product_attention(queries, keys, values, scale, mask),
+        },
         Rows::Packed { keys, values, route } => {
-            if tiles(*route, queries, keys, mask) {
+            if let Some(mixed) = sites::decode_sdpa(queries, keys, values, scale, mask)? {
+                Ok(mixed)
+            } else if tiles(*route, queries, keys, mask) {
                 let causal = matches!(mask, Mask::Causal);
                 packed::tiled_attention(queries, keys, values, scale, causal, TILE)
             } else {

@@ -5,6 +5,7 @@ mod snapshot;
 mod staged;
 
 use std::path::Path;
+use std::rc::Rc;
 
 use mlx_parity_tensor::HostTensor;
 use mlx_rs::Array;
@@ -16,6 +17,7 @@ use crate::cache::{self, KvCache, RotatingCache};
 use crate::composition::{Composition, Plan};
 use crate::error::{EngineError, op};
 use crate::fault;
+use crate::kernels::{self, Active};
 use crate::length::Length;
 use crate::model::Model;
 use crate::ops;
@@ -38,6 +40,7 @@ pub struct Decoder<'m> {
     tapped: Vec<(String, HostTensor)>,
     failed: bool,
     length: Length,
+    kernels: Rc<Active>,
     /// The next call is the first after a trim.
     just_trimmed: bool,
     /// The point at which the next compiled step fails.
@@ -96,6 +99,7 @@ impl<'m> Decoder<'m> {
     fn start(model: &'m Model, prefill_step_size: usize, plan: Plan, caches: Vec<KvCache>) -> Self {
         Self {
             model,
+            kernels: Rc::new(Active::new(plan.composition().kernels.clone())),
             plan,
             caches: fault::planted(model.fault(), caches),
             prefill_step_size,
@@ -420,7 +424,8 @@ impl<'m> Decoder<'m> {
     /// The network's graph for ids `[rows, n]`, and that of the conversion behind it.
     fn compute(&mut self, ids: &Array) -> Result<Array, EngineError> {
         self.model.set_lora(self.plan.lora());
-        let logits = self.model.network().forward(ids, &mut self.caches, &mut self.sink)?;
+        let forward = || self.model.network().forward(ids, &mut self.caches, &mut self.sink);
+        let logits = kernels::scope(&self.kernels, forward)?;
         self.plan.convert(&mut self.caches)?;
         fault::unwatched(self.model.fault(), &self.sink.taps, logits)
     }

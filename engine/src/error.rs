@@ -248,6 +248,23 @@ pub enum EngineError {
         /// The kernel.
         kernel: String,
     },
+    /// A call that a kernel does not take, though it was asked for by name.
+    #[error(transparent)]
+    Kernel(#[from] mlx_parity_kernels::KernelError),
+    /// The accepted ledger of kernels cannot be read.
+    #[error("goldens/ledger.toml: {message}")]
+    Ledger {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A lever, or a position of one, that does not exist.
+    #[error("kernel lever `{found}`: wanted {wanted}")]
+    Lever {
+        /// What was given.
+        found: String,
+        /// What there is.
+        wanted: String,
+    },
     /// A failure that [`Decoder::fail_next_step`](crate::Decoder::fail_next_step) asked for.
     #[error("made to fail at: {point}")]
     Injected {
@@ -328,6 +345,29 @@ pub enum EngineError {
     LostIds {
         /// The longest sequence before the change.
         limit: usize,
+    },
+    /// A way of training that needs a network in stages.
+    #[error(
+        "the {rung} network of `{model_type}` cannot be cut between layers, as {wanted} needs; load the \
+         model with another rung, or train it whole"
+    )]
+    NotStaged {
+        /// The model's type.
+        model_type: String,
+        /// The rung of the ladder it was loaded from.
+        rung: &'static str,
+        /// What was asked for.
+        wanted: &'static str,
+    },
+    /// An option of training outside its range.
+    #[error("training option `{option}` is {found}, wanted {wanted}")]
+    TrainOption {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        wanted: &'static str,
     },
     /// A change of adapters while one is fused.
     #[error("an adapter is fused into the weights; unfuse it first")]

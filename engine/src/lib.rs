@@ -14,6 +14,7 @@ mod error;
 mod fault;
 mod generate;
 mod grad;
+pub mod kernels;
 mod length;
 mod model;
 pub mod nn;
@@ -25,6 +26,7 @@ pub mod sample;
 mod speculative;
 mod taps;
 mod tokenizer;
+pub mod train;
 mod weights;
 
 pub use adapter::Adapter;

@@ -26,10 +26,9 @@ pub struct RuntimeInfo {
 /// [`EngineError::Op`] where MLX throws.
 pub fn runtime_info() -> Result<RuntimeInfo, EngineError> {
     let device = op("default_device", Device::try_default())?;
-    let kind = op("device_type", device.get_type())?;
     Ok(RuntimeInfo {
         mlx_version: mlx_version()?,
-        backend: backend(kind).to_owned(),
+        backend: default_backend()?.to_owned(),
         device: device.to_string(),
         has_float64: computes_float64(),
     })
@@ -98,6 +97,12 @@ pub fn clear_cache() -> Result<(), EngineError> {
     op("clear_cache", mlx_rs::memory::clear_cache())
 }
 
+/// `cpu`, `metal` or `cuda`.
+pub(crate) fn default_backend() -> Result<&'static str, EngineError> {
+    let device = op("default_device", Device::try_default())?;
+    Ok(backend(op("device_type", device.get_type())?))
+}
+
 fn backend(kind: DeviceType) -> &'static str {
     match kind {
         DeviceType::Cpu => "cpu",
@@ -112,7 +117,7 @@ fn computes_float64() -> bool {
     one.add(&one).is_ok_and(|two| two.eval().is_ok())
 }
 
-fn mlx_version() -> Result<String, EngineError> {
+pub(crate) fn mlx_version() -> Result<String, EngineError> {
     // SAFETY: mlx_string_new makes an empty handle that mlx_version fills; the C string is read
     // before the handle is freed, and freed once, on every path.
     unsafe {

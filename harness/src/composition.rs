@@ -10,19 +10,35 @@ use crate::case::{Convert, Route};
 /// same of a case, layer by layer.
 ///
 /// ```text
-/// l1                                   plain keys and values, as mlx-lm
-/// l2:kvBITS[gGROUP][,WHEN][,ROUTE]     every cache that can be is packed, as mlx-optiq
+/// l1                                   plain keys and values and no kernel, as mlx-lm
+/// l2:kvBITS[gGROUP][,WHEN][,ROUTE]     every cache that can be is packed, as mlx-optiq; kernels that are
+///                                      promoted and claim exactness
 ///     WHEN   empty (default) | after-forward | from-step=N
 ///     ROUTE  tiled (default for 4 and 8 bits) | tiled-prefill | stock
+/// l3[:kvBITS…]                         rows as either, and every kernel that is promoted
+/// …+ID=off|promoted|on|mutant:NAME[@CALLS]   any of these with the lever of a kernel elsewhere
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Spelled {
-    /// mlx-lm's own.
+pub struct Spelled {
+    /// Which kernels may be on.
+    pub tier: Tier,
+    /// How rows are packed; plain where absent.
+    pub packed: Option<Packed>,
+    /// Levers beside the tier's: `ID=POSITION`, separated by commas.
+    pub levers: String,
+}
+
+/// The preset of kernels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tier {
+    /// None.
     #[default]
     L1,
-    /// mlx-optiq's: packed keys and values.
-    L2(Packed),
+    /// Promoted exact ones.
+    L2,
+    /// All promoted ones.
+    L3,
 }
 
 /// Packed keys and values, the same for every layer.
@@ -44,20 +60,15 @@ pub struct Packed {
 pub enum SpellingError {
     /// It is none of those there are.
     #[error(
-        "composition `{found}`: {why}; wanted l1, or \
-         l2:kvBITS[gGROUP][,empty|after-forward|from-step=N][,stock|tiled|tiled-prefill]"
+        "composition `{found}`: {why}; wanted l1, l3, or \
+         l2|l3:kvBITS[gGROUP][,empty|after-forward|from-step=N][,stock|tiled|tiled-prefill], \
+         with +KERNEL=off|promoted|on for levers"
     )]
     Unknown {
         /// What was given.
         found: String,
         /// What is wrong with it.
         why: String,
-    },
-    /// Fused kernels were asked for, and the engine has none.
-    #[error("composition `{found}`: this engine has no kernels yet, every op is composed")]
-    NoKernels {
-        /// What was given.
-        found: String,
     },
 }
 
@@ -66,36 +77,55 @@ impl FromStr for Spelled {
 
     fn from_str(text: &str) -> Result<Self, SpellingError> {
         let unknown = |why: String| SpellingError::Unknown { found: text.to_owned(), why };
-        if text.starts_with("kernels=") || text == "l3" || text.starts_with("l3:") {
-            return Err(SpellingError::NoKernels { found: text.to_owned() });
-        }
-        if text == "l1" {
-            return Ok(Self::L1);
-        }
-        let Some(rest) = text.strip_prefix("l2:") else {
-            return Err(unknown("neither l1 nor l2:…".to_owned()));
+        let mut parts = text.split('+');
+        let base = parts.next().unwrap_or_default();
+        let levers = parts.map(lever).collect::<Result<Vec<_>, _>>().map_err(unknown)?.join(",");
+        let (tier, rows) = match base.split_once(':') {
+            None => (base, None),
+            Some((tier, rows)) => (tier, Some(rows)),
         };
-        let mut parts = rest.split(',');
-        let (bits, group) = packing(parts.next().unwrap_or_default()).map_err(unknown)?;
-        let (mut convert, mut route) = (None, None);
-        for part in parts {
-            let again = match (when(part), self::route(part)) {
-                (Some(when), _) => convert.replace(when).is_some(),
-                (None, Some(kind)) => route.replace(kind).is_some(),
-                (None, None) => return Err(unknown(format!("`{part}` is unknown"))),
-            };
-            if again {
-                return Err(unknown(format!("`{part}` comes after another of its kind")));
-            }
-        }
-        let tiles = matches!(bits, 4 | 8);
-        let attention = route.unwrap_or(if tiles { Route::Tiled } else { Route::Stock });
-        if attention != Route::Stock && !tiles {
-            return Err(unknown(format!("mlx-optiq attends to {bits} bits without tiles")));
-        }
-        let convert = convert.unwrap_or(Convert::Empty);
-        Ok(Self::L2(Packed { bits, group, convert, attention }))
+        let tier = match (tier, rows) {
+            ("l1", None) => Tier::L1,
+            ("l2", Some(_)) => Tier::L2,
+            ("l3", _) => Tier::L3,
+            _ => return Err(unknown("neither l1, l2:… nor l3".to_owned())),
+        };
+        let packed = rows.map(packed).transpose().map_err(unknown)?;
+        Ok(Self { tier, packed, levers })
     }
+}
+
+/// `fused_swiglu=on`; whether there is such a kernel is for the engine to say.
+fn lever(text: &str) -> Result<&str, String> {
+    match text.split_once('=') {
+        Some((id, position)) if !id.is_empty() && !position.is_empty() && !text.contains(',') => {
+            Ok(text)
+        }
+        _ => Err(format!("`+{text}` is no lever such as +fused_swiglu=on")),
+    }
+}
+
+/// `kv4g32,after-forward,stock`.
+fn packed(rest: &str) -> Result<Packed, String> {
+    let mut parts = rest.split(',');
+    let (bits, group) = packing(parts.next().unwrap_or_default())?;
+    let (mut convert, mut route) = (None, None);
+    for part in parts {
+        let again = match (when(part), self::route(part)) {
+            (Some(when), _) => convert.replace(when).is_some(),
+            (None, Some(kind)) => route.replace(kind).is_some(),
+            (None, None) => return Err(format!("`{part}` is unknown")),
+        };
+        if again {
+            return Err(format!("`{part}` comes after another of its kind"));
+        }
+    }
+    let tiles = matches!(bits, 4 | 8);
+    let attention = route.unwrap_or(if tiles { Route::Tiled } else { Route::Stock });
+    if attention != Route::Stock && !tiles {
+        return Err(format!("mlx-optiq attends to {bits} bits without tiles"));
+    }
+    Ok(Packed { bits, group, convert: convert.unwrap_or(Convert::Empty), attention })
 }
 
 /// `kv4g32`.
@@ -133,10 +163,23 @@ fn route(text: &str) -> Option<Route> {
 
 impl fmt::Display for Spelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::L2(Packed { bits, group, convert, attention }) = self else {
-            return f.write_str("l1");
-        };
-        write!(f, "l2:kv{bits}")?;
+        f.write_str(match self.tier {
+            Tier::L1 => "l1",
+            Tier::L2 => "l2",
+            Tier::L3 => "l3",
+        })?;
+        if let Some(packed) = &self.packed {
+            write!(f, ":{packed}")?;
+        }
+        let levers = self.levers.split(',').filter(|lever| !lever.is_empty());
+        levers.map(|lever| write!(f, "+{lever}")).collect()
+    }
+}
+
+impl fmt::Display for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bits, group, convert, attention } = self;
+        write!(f, "kv{bits}")?;
         if let Some(group) = group {
             write!(f, "g{group}")?;
         }
@@ -168,16 +211,16 @@ impl From<Spelled> for String {
 }
 
 #[cfg(feature = "engine")]
-pub use engine::decoder;
+pub use engine::{decoder, policy};
 
 #[cfg(feature = "engine")]
 mod engine {
     use mlx_parity_engine::{
         Composition, Convert, DEFAULT_PREFILL_STEP_SIZE, Decoder, EngineError, KvBits, Lora, Model,
-        Route,
+        Route, kernels::Policy,
     };
 
-    use super::{Packed, Spelled};
+    use super::{Packed, Spelled, Tier};
     use crate::case;
 
     /// mlx-lm's `--kv-group-size`, and what is left for heads that it does not divide.
@@ -187,18 +230,32 @@ mod engine {
     /// A decoder at the start of a sequence that computes so.
     ///
     /// # Errors
-    /// What the engine says to a composition that the model cannot carry.
+    /// What the engine says to a composition that the model cannot carry, or to a lever.
     pub fn decoder<'m>(model: &'m Model, spelled: &Spelled) -> Result<Decoder<'m>, EngineError> {
-        let Spelled::L2(packed) = spelled else {
-            return Ok(Decoder::new(model, DEFAULT_PREFILL_STEP_SIZE));
+        let kernels = policy(spelled)?;
+        let with = |composition: Composition| {
+            let composition = Composition { kernels: kernels.clone(), ..composition };
+            Decoder::with(model, DEFAULT_PREFILL_STEP_SIZE, &composition)
         };
-        let with = |group: i32| {
-            Decoder::with(model, DEFAULT_PREFILL_STEP_SIZE, &composition(model, packed, group))
-        };
+        let Some(packed) = &spelled.packed else { return with(Composition::l1()) };
+        let grouped = |group: i32| with(composition(model, packed, group));
         match packed.group {
-            Some(group) => with(group as i32),
-            None => with(GROUP).or_else(|error| with(NARROW_GROUP).map_err(|_| error)),
+            Some(group) => grouped(group as i32),
+            None => grouped(GROUP).or_else(|error| grouped(NARROW_GROUP).map_err(|_| error)),
         }
+    }
+
+    /// The levers of a composition.
+    ///
+    /// # Errors
+    /// [`EngineError::Lever`] for one that does not exist, in the spelling or in the environment.
+    pub fn policy(spelled: &Spelled) -> Result<Policy, EngineError> {
+        let preset = match spelled.tier {
+            Tier::L1 => Policy::l1(),
+            Tier::L2 => Policy::l2(),
+            Tier::L3 => Policy::l3(),
+        };
+        preset.with(&spelled.levers)?.with_environment()
     }
 
     fn composition(model: &Model, packed: &Packed, group: i32) -> Composition {
@@ -233,6 +290,10 @@ mod tests {
     #[case("l2:kv3", "l2:kv3,empty,stock")]
     #[case("l2:kv8g64,from-step=40,tiled-prefill", "l2:kv8g64,from-step=40,tiled-prefill")]
     #[case("l2:kv8,stock,after-forward", "l2:kv8,after-forward,stock")]
+    #[case("l3", "l3")]
+    #[case("l3:kv4", "l3:kv4,empty,tiled")]
+    #[case("l1+fused_swiglu=on", "l1+fused_swiglu=on")]
+    #[case("l2:kv8+a=on@3+b=mutant:c", "l2:kv8,empty,tiled+a=on@3+b=mutant:c")]
     fn a_spelling_has_one_full_form(#[case] text: &str, #[case] full: &str) {
         let spelled: Spelled = text.parse().unwrap();
         assert_eq!(spelled.to_string(), full);
@@ -240,8 +301,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case::empty("", "neither l1 nor l2")]
-    #[case::another_case("L1", "neither l1 nor l2")]
+    #[case::empty("", "neither l1")]
+    #[case::another_case("L1", "neither l1")]
     #[case::no_packing("l2:", "no packing")]
     #[case::no_bits("l2:kv", "no packing")]
     #[case::bits("l2:kv7", "bits 2 to 6 or 8")]
@@ -249,8 +310,11 @@ mod tests {
     #[case::step("l2:kv8,from-step=0", "`from-step=0` is unknown")]
     #[case::twice("l2:kv8,stock,tiled", "after another of its kind")]
     #[case::tiles("l2:kv3,tiled", "3 bits without tiles")]
-    #[case::kernels("kernels=swiglu", "no kernels yet")]
-    #[case::l3("l3:fused", "no kernels yet")]
+    #[case::l2("l2", "neither l1")]
+    #[case::packed_l1("l1:kv8", "neither l1")]
+    #[case::l3("l3:fused", "no packing")]
+    #[case::lever("l1+fused_swiglu", "no lever")]
+    #[case::two_levers("l1+a=on,b=on", "no lever")]
     fn what_is_none_says_why(#[case] text: &str, #[case] wanted: &str) {
         let error = text.parse::<Spelled>().unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");

@@ -65,6 +65,31 @@ impl View<'_> {
         })
     }
 
+    /// A row-major copy.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongLength`] where the memory does not reach as far as the strides say.
+    pub fn to_host(&self) -> Result<HostTensor, TensorError> {
+        let places = self.places();
+        match self.data {
+            Data::F32(of) => HostTensor::from_f32(self.shape, &gather(of, &places)),
+            Data::F16(of) => HostTensor::from_f16_bits(self.shape, &gather(of, &places)),
+            Data::Bf16(of) => HostTensor::from_bf16_bits(self.shape, &gather(of, &places)),
+            Data::U32(of) => HostTensor::from_u32(self.shape, &gather(of, &places)),
+            Data::I32(of) => HostTensor::from_i32(self.shape, &gather(of, &places)),
+        }
+    }
+
+    /// Where each element lies, row-major.
+    fn places(&self) -> Vec<usize> {
+        let mut places = vec![0; usize::from(!self.shape.contains(&0))];
+        for (&extent, &stride) in self.shape.iter().zip(self.strides) {
+            places =
+                places.iter().flat_map(|at| (0..extent).map(move |i| at + i * stride)).collect();
+        }
+        places
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
@@ -74,6 +99,10 @@ impl View<'_> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+fn gather<T: Copy>(of: &[T], places: &[usize]) -> Vec<T> {
+    places.iter().filter_map(|&at| of.get(at).copied()).collect()
 }
 
 /// Memory that owns its elements.
@@ -201,7 +230,7 @@ impl Params {
 /// One call of a kernel.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Call<'a> {
-    /// Operands by name.
+    /// Operands by name, that of the activations first.
     pub operands: Vec<(&'static str, View<'a>)>,
     /// Numbers by name.
     pub params: Params,
@@ -220,6 +249,17 @@ impl<'a> Call<'a> {
     /// An operand that need not be there.
     pub fn find(&self, name: &str) -> Option<View<'a>> {
         self.operands.iter().find(|(known, _)| *known == name).map(|(_, view)| *view)
+    }
+
+    /// The dtype of activations: that of the first operand.
+    ///
+    /// # Errors
+    /// [`KernelError::Malformed`] for a call without operands.
+    pub fn dtype(&self, kernel: &'static str) -> Result<Dtype, KernelError> {
+        let first = self.operands.first();
+        first
+            .map(|(_, view)| view.data.dtype())
+            .ok_or_else(|| KernelError::Malformed { kernel, what: "no operand".to_owned() })
     }
 
     /// A number.

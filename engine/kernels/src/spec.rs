@@ -3,7 +3,7 @@
 use mlx_parity_tensor::Dtype;
 use sha2::{Digest, Sha256};
 
-use crate::call::Call;
+use crate::call::{Call, Operand};
 use crate::error::KernelError;
 
 /// What a candidate claims about its results.
@@ -29,7 +29,7 @@ pub struct Spread {
 /// A deliberately wrong variant: a real bug that somebody could write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mutant {
-    /// Its name, `snake_case`; `How::is` asks for it, and the Metal source's `#if` tests `MUTANT_NAME`.
+    /// Its name, `snake_case`; `How::is` asks for it, and the Metal source tests `MUTANT_` and the name.
     pub name: &'static str,
     /// What is wrong with it, in one phrase.
     pub what: &'static str,
@@ -55,10 +55,12 @@ pub struct Metal {
     pub header: Source,
     /// The body of the kernel function.
     pub body: Source,
-    /// Names of the inputs, in order; each is an operand of the call or listed in the launch.
+    /// Names of the inputs, in order, operands and numbers of the launch; it takes those that its call has.
     pub inputs: &'static [&'static str],
-    /// Names of the outputs, in order.
+    /// Names of the outputs, in order; a launch may leave out the last of them.
     pub outputs: &'static [&'static str],
+    /// Strided operands are copied to row-major order first; otherwise the body reads their strides.
+    pub row_contiguous: bool,
     /// Outputs are `device atomic<T>*`.
     pub atomic_outputs: bool,
     /// How a call is launched.
@@ -74,7 +76,9 @@ pub struct MetalLaunch {
     pub ints: Vec<(&'static str, i32)>,
     /// Template arguments that are dtypes.
     pub dtypes: Vec<(&'static str, Dtype)>,
-    /// Shape and dtype of each output.
+    /// Inputs that are no operands: numbers of the call, and what stands for an operand it lacks.
+    pub numbers: Vec<Operand>,
+    /// Shape and dtype of each output; float32 ones are rounded to the result's dtype by whoever launches.
     pub outputs: Vec<(Dtype, Vec<usize>)>,
     /// Threads in all.
     pub grid: [u32; 3],
@@ -118,11 +122,17 @@ macro_rules! source {
         }
     };
 }
-#[expect(unused_imports, reason = "the list is empty yet")]
 pub(crate) use source;
 
 /// The files that kernels share.
-const SHARED: &[Source] = &[source!("call.rs"), source!("how.rs")];
+const SHARED: &[Source] = &[
+    source!("call.rs"),
+    source!("how.rs"),
+    source!("lanes.rs"),
+    source!("lanes/portable.rs"),
+    source!("lanes/avx2.rs"),
+    source!("lanes/avx512.rs"),
+];
 
 impl Spec {
     /// SHA-256 of every file the kernel is made of, shared ones included, in hex.

@@ -11,9 +11,7 @@ use crate::error::EngineError;
 struct WireLora {
     rank: usize,
     scale: f64,
-    /// Of the training.
-    #[serde(rename = "dropout")]
-    _dropout: Option<f64>,
+    dropout: Option<f64>,
     keys: Option<Vec<String>>,
 }
 
@@ -24,6 +22,8 @@ pub(super) struct AdapterConfig {
     pub(super) rank: usize,
     /// Multiplies the residual.
     pub(super) scale: f64,
+    /// Share of a layer's inputs that are left out in training.
+    pub(super) dropout: Option<f64>,
     /// Blocks from the last one on; all of them where it is not above 0.
     pub(super) num_layers: Option<usize>,
     /// Module paths within a block, or of the whole model; every linear layer of the blocks where
@@ -50,6 +50,7 @@ impl AdapterConfig {
         Ok(Self {
             rank: wire.rank,
             scale: wire.scale,
+            dropout: wire.dropout,
             num_layers: usize::try_from(layers).ok().filter(|layers| *layers > 0),
             keys: wire.keys,
         })

@@ -10,6 +10,7 @@ use super::Adapter;
 use crate::composition::Lora;
 use crate::error::EngineError;
 use crate::nn::{Residual, Slot};
+use crate::train::Planned;
 
 /// The block of a module path and the path within it: `model.layers.3.self_attn.q_proj` is
 /// `self_attn.q_proj` of block 3.
@@ -37,7 +38,7 @@ impl Adapter {
         linears: &BTreeMap<String, Slot>,
         blocks: usize,
         lora: &Rc<Cell<Lora>>,
-    ) -> Result<Vec<(Slot, Residual)>, EngineError> {
+    ) -> Result<Vec<Planned>, EngineError> {
         self.check_keys(linears)?;
         let mut unread: BTreeSet<&str> = self.tensors.keys().map(String::as_str).collect();
         let (mut missing, mut unfit) = (Vec::new(), self.unfit.clone());
@@ -63,7 +64,12 @@ impl Adapter {
             let (a, b) = (take("lora_a", [inputs, rank]), take("lora_b", [rank, outputs]));
             if let (Some(a), Some(b)) = (a, b) {
                 let (scale, lora) = (self.config.scale, Rc::clone(lora));
-                planned.push((slot.clone(), Residual { a, b, scale, lora }));
+                planned.push(Planned {
+                    path: path.clone(),
+                    block: within_block(path).map(|(block, _)| block),
+                    slot: slot.clone(),
+                    residual: Residual { a, b, scale, lora },
+                });
             }
         }
         if missing.is_empty() && unfit.is_empty() && unread.is_empty() {

@@ -13,12 +13,19 @@ pub struct PlainCache<T = Array> {
     buffers: Option<Buffers<T>>,
     offset: i32,
     length: Option<i32>,
+    passing: bool,
 }
 
 impl PlainCache {
     /// An empty cache.
     pub fn new() -> Self {
         Self::restored(None, 0)
+    }
+
+    /// An empty cache that keeps nothing of its first rows and returns them as they are, as mlx-lm's models do
+    /// without a cache: for calls over whole sequences.
+    pub(crate) fn passing() -> Self {
+        Self { passing: true, ..Self::new() }
     }
 
     /// Writes the new rows behind the last ones and returns views of all rows so far.
@@ -64,7 +71,7 @@ impl<T: Part> PlainCache<T> {
 
     /// The cache that held `buffers` and had seen `offset` positions.
     pub(super) fn restored(buffers: Option<Buffers<T>>, offset: i32) -> Self {
-        Self { buffers, offset, length: None }
+        Self { buffers, offset, length: None, passing: false }
     }
 
     /// `trim`: forgets the newest `count` positions, at most all, and returns how many.
@@ -92,6 +99,10 @@ impl<T: Part> PlainCache<T> {
     /// Writes the new rows behind the last ones and returns views of all rows so far.
     pub(super) fn push(&mut self, rows: &Buffers<T>) -> Result<Buffers<T>, EngineError> {
         let (start, stop) = (self.offset, self.offset + rows.capacity());
+        if self.passing && start == 0 {
+            self.offset = stop;
+            return Ok(rows.clone());
+        }
         let mut buffers = match self.buffers.take() {
             Some(buffers) if stop <= buffers.capacity() => buffers,
             old => grown(old, start, rows)?,

@@ -8,6 +8,7 @@ pub(crate) use plan::Plan;
 
 use std::fmt;
 
+use crate::kernels::Policy;
 use crate::model::Model;
 use crate::ops::Affine;
 
@@ -26,6 +27,8 @@ pub struct Composition {
     pub attention: Route,
     /// What becomes of an adapter's residual.
     pub lora: Lora,
+    /// Which fused kernels may take the place of composed ops.
+    pub kernels: Policy,
 }
 
 /// How the keys and values of a layer are packed, `affine` along the head.
@@ -135,6 +138,7 @@ impl fmt::Display for Composition {
         f.write_str(match self.lora {
             Lora::Cast => "",
             Lora::Uncast => ", lora uncast",
-        })
+        })?;
+        if self.kernels.is_l1() { Ok(()) } else { write!(f, ", kernels {}", self.kernels) }
     }
 }

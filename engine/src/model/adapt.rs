@@ -13,6 +13,7 @@ use crate::composition::Lora;
 use crate::decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
 use crate::error::EngineError;
 use crate::nn::{FusionLoss, Slot};
+use crate::train::Planned;
 
 /// What is mounted on a model's linear layers.
 #[derive(Debug)]
@@ -77,8 +78,8 @@ impl Model {
         let planned = adapter.plan(&self.adapted.linears, self.num_layers(), lora)?;
         self.unmount();
         let mut mounted = false;
-        for (slot, residual) in planned.into_iter().filter(|(_, residual)| residual.scale != 0.0) {
-            slot.mount(Some(residual));
+        for planned in planned.into_iter().filter(|planned| planned.residual.scale != 0.0) {
+            planned.slot.mount(Some(planned.residual));
             mounted = true;
         }
         if mounted {
@@ -128,6 +129,21 @@ impl Model {
             self.adapted.linears.values().for_each(Slot::unfuse);
             self.set_adapter(State::Mounted(digest));
         }
+    }
+
+    /// The layers that an adapter changes, for the training path, which mounts residuals of its own: what was
+    /// mounted is taken off.
+    ///
+    /// # Errors
+    /// As [`Model::mount`].
+    pub(crate) fn plan_training(&mut self, adapter: &Adapter) -> Result<Vec<Planned>, EngineError> {
+        if matches!(self.adapted.state, State::Fused(_)) {
+            return Err(EngineError::AdapterFused);
+        }
+        let lora = &self.adapted.lora;
+        let planned = adapter.plan(&self.adapted.linears, self.num_layers(), lora)?;
+        self.unmount();
+        Ok(planned)
     }
 
     fn fuse_all(&self) -> Result<BTreeMap<String, FusionLoss>, EngineError> {

@@ -15,7 +15,7 @@ pub use generator::{GENERATED_BY, GeneratedFile, generate_networks};
 pub use ladder::{Rung, Specialization, check_config, config_keys, rungs, supported_model_types};
 
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use mlx_parity_tensor::Dtype;
@@ -90,11 +90,34 @@ pub(crate) trait Network {
     /// The dtype of the embedded tokens, which the layers keep.
     fn dtype(&self) -> mlx_rs::Dtype;
 
+    /// The network in stages, where it can be run so.
+    fn staged(&self) -> Option<&dyn Staged> {
+        None
+    }
+
     /// The network as one that denoises a canvas instead of decoding token by token, where it is one;
     /// [`Network::forward`] of such a network always fails.
     fn denoiser(&self) -> Option<&DiffusionGemma> {
         None
     }
+}
+
+/// A network whose forward pass can be cut between any two layers: one after the other, the stages give what
+/// [`Network::forward`] gives.
+pub(crate) trait Staged {
+    /// What the first layer sees, `[batch, n, hidden]`, of ids `[batch, n]` behind what the caches hold.
+    fn embed(&self, ids: &Array, caches: &[KvCache]) -> Result<Array, EngineError>;
+
+    /// A run of layers on the stream `[batch, n, hidden]`, to the same.
+    fn layers(
+        &self,
+        range: Range<usize>,
+        h: &Array,
+        caches: &mut [KvCache],
+    ) -> Result<Array, EngineError>;
+
+    /// Logits `[batch, n, vocab]` of the stream behind the last layer. Positions see nothing of each other.
+    fn head(&self, h: &Array) -> Result<Array, EngineError>;
 }
 
 /// How to load a model.
@@ -238,6 +261,12 @@ impl Model {
             return Ok(());
         }
         Err(EngineError::NotCompilable { model_type: self.architecture, rung: self.rung.name() })
+    }
+
+    /// The error for a way of training that needs a network in stages.
+    pub(crate) fn not_staged(&self, wanted: &'static str) -> EngineError {
+        let model_type = self.architecture.to_owned();
+        EngineError::NotStaged { model_type, rung: self.rung.name(), wanted }
     }
 
     /// What becomes of an adapter's residual in the calls that follow.

@@ -112,6 +112,19 @@ impl Weight {
 #[derive(Debug)]
 pub struct Linear(Rc<RefCell<State>>);
 
+/// An affine-quantized matrix `[out, in]`.
+#[derive(Debug, Clone)]
+pub(crate) struct PackedWeight {
+    /// `[out, in * bits / 32]`, u32.
+    pub(crate) words: Array,
+    /// `[out, in / group_size]`.
+    pub(crate) scales: Array,
+    /// `[out, in / group_size]`.
+    pub(crate) biases: Array,
+    /// How the values are packed.
+    pub(crate) packing: Affine,
+}
+
 #[derive(Debug)]
 struct State {
     weight: Weight,
@@ -142,6 +155,24 @@ impl Linear {
         match &state.residual {
             Some(residual) => residual.add_to(&y, x),
             None => Ok(y),
+        }
+    }
+
+    /// The weight where it is all there is of the layer: affine-quantized, without bias and residual.
+    pub(crate) fn packed(&self) -> Option<PackedWeight> {
+        let state = self.0.borrow();
+        match &state.weight {
+            Weight::Affine { packed, scales, biases, packing }
+                if state.bias.is_none() && state.residual.is_none() =>
+            {
+                Some(PackedWeight {
+                    words: packed.clone(),
+                    scales: scales.clone(),
+                    biases: biases.clone(),
+                    packing: *packing,
+                })
+            }
+            _ => None,
         }
     }
 

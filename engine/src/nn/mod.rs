@@ -8,8 +8,8 @@ mod rope;
 mod switch_linear;
 
 pub use embedding::Embedding;
-pub(crate) use linear::Slot;
 pub use linear::{Linear, Matrix, Weight};
+pub(crate) use linear::{PackedWeight, Slot};
 pub use lora::FusionLoss;
 pub(crate) use lora::Residual;
 pub use norm::{LayerNorm, RmsNorm};

@@ -27,6 +27,11 @@ impl RmsNorm {
         Ok(Self { weight: one_plus(weight)?, eps })
     }
 
+    /// What the normalised x is multiplied by, and what is added to its mean square.
+    pub(crate) fn weight_and_eps(&self) -> (&Array, f32) {
+        (&self.weight, self.eps)
+    }
+
     /// Normalises the last axis of x.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use mlx_rs::Array;
 
 use crate::config::RopeConfig;
 use crate::error::EngineError;
-use crate::ops::{RopeOffset, ScaledRope};
+use crate::ops::{PlainRotation, RopeOffset, ScaledRope};
 
 /// A position encoding, or none: what `initialize_rope` of `mlx_lm/models/rope_utils.py` makes.
 /// Periods are computed when it is made.
@@ -95,6 +95,11 @@ impl Rope {
     /// The longest sequence before periods go by where a call ends, under `dynamic`; none elsewhere.
     pub fn stretches_from(&self) -> Option<i32> {
         self.0.as_ref().and_then(ScaledRope::stretches_from)
+    }
+
+    /// [`ScaledRope::plain`] of this encoding.
+    pub(crate) fn plain_rotation(&self) -> Option<PlainRotation> {
+        self.0.as_ref().and_then(ScaledRope::plain)
     }
 
     /// x `[batch, heads, n, d]`, whose first row stands at `at`; the same shape and dtype.

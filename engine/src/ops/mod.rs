@@ -15,7 +15,7 @@ mod matmul;
 pub mod packed;
 mod quantized;
 mod random;
-mod raw;
+pub(crate) mod raw;
 mod reduce;
 mod rms_norm;
 mod rope;
@@ -51,6 +51,7 @@ pub(crate) use random::random_bits;
 pub use random::{Keys, categorical, randint};
 pub use reduce::{Axes, logsumexp, max, mean, min, sum, var};
 pub use rms_norm::rms_norm;
+pub(crate) use rope::PlainRotation;
 pub use rope::{
     Llama3, LongRope, Periods, Proportional, RopeOffset, RopeScaling, Rotation, ScaledRope, Yarn,
     rope, rotate,

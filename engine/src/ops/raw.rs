@@ -40,7 +40,7 @@ fn register_handler() -> Result<(), EngineError> {
 }
 
 /// Runs one mlx-c function that fills an array handle on the stream mlx-rs would use.
-pub(super) fn array(
+pub(crate) fn array(
     name: &'static str,
     call: impl FnOnce(*mut mlx_array, mlx_stream) -> c_int,
 ) -> Result<Array, EngineError> {
@@ -53,7 +53,7 @@ pub(super) fn array(
 }
 
 /// Runs one mlx-c function that fills a vector of arrays on the stream mlx-rs would use.
-pub(super) fn arrays(
+pub(crate) fn arrays(
     name: &'static str,
     call: impl FnOnce(*mut mlx_sys::mlx_vector_array, mlx_stream) -> c_int,
 ) -> Result<Vec<Array>, EngineError> {
@@ -77,7 +77,7 @@ pub(super) fn arrays(
 }
 
 /// Runs one mlx-c function and turns its status into an error with MLX's message.
-pub(super) fn status(
+pub(crate) fn status(
     name: &'static str,
     call: impl FnOnce(mlx_stream) -> c_int,
 ) -> Result<(), EngineError> {
@@ -93,12 +93,12 @@ pub(super) fn status(
 }
 
 /// The empty handle, which mlx-c takes for an optional array that is not there.
-pub(super) fn no_array() -> mlx_array {
+pub(crate) fn no_array() -> mlx_array {
     // SAFETY: makes a handle without an array; it owns nothing, so it need not be freed.
     unsafe { mlx_sys::mlx_array_new() }
 }
 
 /// The handle of an optional array. It borrows: the array must outlive the call it is passed to.
-pub(super) fn optional(array: Option<&Array>) -> mlx_array {
+pub(crate) fn optional(array: Option<&Array>) -> mlx_array {
     array.map_or_else(no_array, Array::as_ptr)
 }

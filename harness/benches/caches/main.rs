@@ -59,7 +59,11 @@ fn main() {
 }
 
 fn settings(arguments: Vec<String>) -> Result<Settings> {
-    Settings { rounds: 9, prompt: 512, tokens: 64, models: Vec::new() }.read(arguments)
+    let settings =
+        Settings { rounds: 9, prompt: 512, tokens: 64, models: Vec::new(), levers: String::new() }
+            .read(arguments)?;
+    ensure!(settings.levers.is_empty(), "kernels have no lever here");
+    Ok(settings)
 }
 
 fn run(settings: &Settings) -> Result<()> {
@@ -114,7 +118,7 @@ impl<'a> Bench<'a> {
             dir,
             kv,
             request: Request { ids, tokens: settings.tokens, ..Request::of(kv) },
-            ours: Player::engine(dir)?,
+            ours: Player::engine(dir, "")?,
             mlx_lm: Player::mlx_lm(root, dir)?,
             theirs: Ratios::default(),
             modes: Default::default(),

@@ -4,7 +4,8 @@
 //! Both live in processes of their own and take turns, the first of a round changing from round to round;
 //! each round gives a ratio of mlx-lm's seconds to ours, and the medians are shown with the spread.
 //! Arguments after `--`: names of models (those of `goldens/models.toml`, all of [`MODELS`] by default),
-//! `--rounds N`, `--prompt N`, `--tokens N`.
+//! `--rounds N`, `--prompt N`, `--tokens N`, `--levers TEXT` (kernels that are on: positions of levers, or
+//! `l2`, `l3`).
 
 mod load;
 mod player;
@@ -26,7 +27,7 @@ const MODELS: [&str; 5] =
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.first().map(String::as_str) {
-        Some(player::SERVE) => player::serve(Path::new(&arguments[1])),
+        Some(player::SERVE) => player::serve(Path::new(&arguments[1]), &arguments[2]),
         Some(load::LOAD) => load::serve(Path::new(&arguments[1])),
         _ => settings(arguments).and_then(|settings| run(&settings)),
     };
@@ -37,7 +38,8 @@ fn main() {
 }
 
 fn settings(arguments: Vec<String>) -> Result<Settings> {
-    let settings = Settings { rounds: 9, prompt: 128, tokens: 128, models: Vec::new() };
+    let settings =
+        Settings { rounds: 9, prompt: 128, tokens: 128, models: Vec::new(), levers: String::new() };
     let mut settings = settings.read(arguments)?;
     if settings.models.is_empty() {
         settings.models = MODELS.map(str::to_owned).to_vec();
@@ -49,8 +51,8 @@ fn run(settings: &Settings) -> Result<()> {
     let root = Root::find(None)?;
     let registry = Registry::load(&root)?;
     println!(
-        "{} prompt ids, {} new ids, {} rounds; mlx-lm / ours, above 1 ours is faster\n",
-        settings.prompt, settings.tokens, settings.rounds
+        "{} prompt ids, {} new ids, {} rounds, levers `{}`; mlx-lm / ours, above 1 ours is faster\n",
+        settings.prompt, settings.tokens, settings.rounds, settings.levers
     );
     println!("{}", table::HEAD);
     for name in &settings.models {
@@ -73,7 +75,7 @@ fn run(settings: &Settings) -> Result<()> {
 }
 
 fn measure(root: &Root, dir: &Path, settings: &Settings) -> Result<Ratios> {
-    let mut ours = Player::engine(dir)?;
+    let mut ours = Player::engine(dir, &settings.levers)?;
     let mut theirs = Player::mlx_lm(root, dir)?;
     let ids: Vec<u32> = (0..settings.prompt as u32).map(|i| (i * 37 + 5) % 250 + 3).collect();
     let mut ratios = Ratios::default();

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use mlx_parity::root::Root;
+use mlx_parity_engine::kernels::Policy;
 use mlx_parity_engine::{GenerateOptions, LoadOptions, Model, generate};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -41,10 +42,10 @@ pub struct Player {
 }
 
 impl Player {
-    /// This engine.
-    pub fn engine(dir: &Path) -> Result<Self> {
+    /// This engine, with levers of kernels where a [`policy`] has them.
+    pub fn engine(dir: &Path, levers: &str) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(SERVE).arg(dir);
+        command.arg(SERVE).arg(dir).arg(levers);
         Self::start(command)
     }
 
@@ -95,14 +96,25 @@ impl Drop for Player {
     }
 }
 
+/// The policy that `--levers` means: a preset's name, or positions of levers.
+pub fn policy(levers: &str) -> Result<Policy> {
+    Ok(match levers {
+        "l2" => Policy::l2(),
+        "l3" => Policy::l3(),
+        levers => Policy::l1().with(levers)?,
+    })
+}
+
 /// The engine's side of the pipes.
-pub fn serve(dir: &Path) -> Result<()> {
+pub fn serve(dir: &Path, levers: &str) -> Result<()> {
     let model = Model::load(dir, &LoadOptions::default())?;
+    let kernels = policy(levers)?;
     println!("ready");
     for line in std::io::stdin().lines() {
         let Request { ids, tokens } = serde_json::from_str(&line?)?;
         let mut options = GenerateOptions::for_model(&model, tokens);
         options.eos_token_ids.clear();
+        options.composition.kernels = kernels.clone();
         let start = Instant::now();
         let mut first = None;
         let generated = generate(&model, &ids, &options, |_| {

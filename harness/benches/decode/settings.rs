@@ -1,4 +1,4 @@
-//! The arguments of the benches: names of models, `--rounds N`, `--prompt N`, `--tokens N`.
+//! The arguments of the benches: names of models, `--rounds N`, `--prompt N`, `--tokens N`, `--levers TEXT`.
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -8,6 +8,8 @@ pub struct Settings {
     pub prompt: usize,
     pub tokens: usize,
     pub models: Vec<String>,
+    /// Levers of kernels, as `MLX_PARITY_KERNELS` has them; `l2` and `l3` for those that are promoted.
+    pub levers: String,
 }
 
 impl Settings {
@@ -15,9 +17,14 @@ impl Settings {
     pub fn read(mut self, arguments: Vec<String>) -> Result<Self> {
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
+            let mut value =
+                || arguments.next().with_context(|| format!("{argument} needs a value"));
+            if argument == "--levers" {
+                self.levers = value()?;
+                continue;
+            }
             let mut number = || -> Result<usize> {
-                let value =
-                    arguments.next().with_context(|| format!("{argument} needs a number"))?;
+                let value = value()?;
                 value.parse().with_context(|| format!("{argument} {value}"))
             };
             match argument.as_str() {

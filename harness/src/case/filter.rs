@@ -45,7 +45,7 @@ impl Filter {
             Kind::Metal(metal) => metal.quick || !self.quick,
             Kind::Vjp(vjp) => vjp.quick || !self.quick,
             Kind::Trajectory(trajectory) => self.large || !trajectory.large,
-            Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) => true,
+            Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) | Kind::Gate(_) => true,
         }
     }
 }

@@ -34,7 +34,9 @@ pub use self::{
     trajectory::{Bounds, Envelope, NamedPrompt, Trajectory},
     vjp_file::uncovered,
 };
-use crate::{gradcheck::VjpCase, meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier};
+use crate::{
+    gate::GateCase, gradcheck::VjpCase, meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier,
+};
 
 /// mlx-lm's default prefill chunk, in tokens.
 pub const DEFAULT_PREFILL_STEP: usize = 2048;
@@ -138,6 +140,8 @@ pub enum Kind {
     Meta(MetaCase),
     /// Runs a Metal kernel without a Mac.
     Metal(MetalCase),
+    /// Looks for evidence about a fused kernel.
+    Gate(GateCase),
     /// Compares gradients with finite differences.
     Vjp(VjpCase),
 }
@@ -198,6 +202,7 @@ impl Case {
             Kind::Op(op) => serde_json::json!({ "id": self.id, "op": op }),
             Kind::Meta(meta) => serde_json::json!({ "id": self.id, "meta": meta }),
             Kind::Metal(metal) => serde_json::json!({ "id": self.id, "metal": metal }),
+            Kind::Gate(gate) => serde_json::json!({ "id": self.id, "gate": gate }),
             Kind::Vjp(vjp) => serde_json::json!({ "id": self.id, "vjp": vjp }),
         };
         crate::digest::of_bytes(identity.to_string().as_bytes())
@@ -212,6 +217,7 @@ impl Case {
             Kind::Op(_) => "ref64",
             Kind::Trajectory(_) | Kind::Meta(_) => OWN,
             Kind::Metal(metal) => metal.oracle_name(),
+            Kind::Gate(_) => "ref64",
             Kind::Vjp(_) => DIFFERENCES,
         }
     }
@@ -226,6 +232,7 @@ impl Case {
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_)
+            | Kind::Gate(_)
             | Kind::Vjp(_) => None,
         }
     }
@@ -242,7 +249,7 @@ impl Case {
 
     /// Whether a golden answers this case.
     pub fn has_golden(&self) -> bool {
-        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Vjp(_))
+        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_) | Kind::Vjp(_))
     }
 
     /// Whether its golden says that the model itself is right, in no composition but its own.
@@ -255,6 +262,7 @@ impl Case {
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_)
+            | Kind::Gate(_)
             | Kind::Vjp(_) => false,
         }
     }
@@ -269,6 +277,7 @@ impl Case {
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_)
+            | Kind::Gate(_)
             | Kind::Vjp(_) => None,
         }
     }
@@ -283,7 +292,7 @@ impl Case {
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_)
-            | Kind::Vjp(_) => None,
+            | Kind::Gate(_) | Kind::Vjp(_) => None,
         }
     }
 
@@ -294,7 +303,7 @@ impl Case {
             Kind::Denoise(denoise) => Some(&denoise.model),
             Kind::Deviation(deviation) => Some(&deviation.model),
             Kind::Trajectory(trajectory) => Some(&trajectory.model),
-            Kind::Op(_) | Kind::Metal(_) | Kind::Vjp(_) => None,
+            Kind::Op(_) | Kind::Metal(_) | Kind::Gate(_) | Kind::Vjp(_) => None,
             Kind::Meta(meta) => Some(&meta.model),
         }
     }
@@ -309,6 +318,7 @@ impl Case {
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_)
+            | Kind::Gate(_)
             | Kind::Vjp(_) => None,
         }
     }
@@ -323,6 +333,7 @@ impl Case {
             Kind::Op(op) => op.calls().iter().map(crate::ops::Call::name).collect(),
             Kind::Meta(meta) => meta.checks(),
             Kind::Metal(metal) => metal.trials().iter().map(crate::metal::Trial::name).collect(),
+            Kind::Gate(gate) => gate.checks(),
             Kind::Vjp(vjp) => vjp.points().iter().map(crate::gradcheck::Point::name).collect(),
         };
         names.into_iter().map(|check| format!("{}/{check}", self.id)).collect()

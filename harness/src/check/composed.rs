@@ -1,6 +1,8 @@
 //! A decoder under the composition of a case.
 
-use mlx_parity_engine::{Composition, Convert, Decoder, EngineError, KvBits, Lora, Model, Route};
+use mlx_parity_engine::{
+    Composition, Convert, Decoder, EngineError, KvBits, Lora, Model, Route, kernels::Policy,
+};
 
 use crate::case::{self, Kv, Packing, Replay};
 
@@ -12,7 +14,7 @@ pub(super) fn decoder<'m>(model: &'m Model, replay: &Replay) -> Result<Decoder<'
     with(model, replay.prefill_step, replay.composition.as_ref())
 }
 
-/// A decoder under a composition, or as mlx-lm has it.
+/// A decoder under a composition, with the exact kernels that are promoted, or as mlx-lm has it.
 ///
 /// # Errors
 /// As [`decoder`].
@@ -21,10 +23,12 @@ pub(super) fn with<'m>(
     prefill_step: usize,
     asked: Option<&case::Composition>,
 ) -> Result<Decoder<'m>, EngineError> {
-    match asked {
-        None => Ok(Decoder::new(model, prefill_step)),
-        Some(asked) => Decoder::with(model, prefill_step, &composition(model, asked)),
-    }
+    let (preset, composition) = match asked {
+        None => (Policy::l1(), Composition::l1()),
+        Some(asked) => (Policy::l2(), composition(model, asked)),
+    };
+    let kernels = preset.with_environment()?;
+    Decoder::with(model, prefill_step, &Composition { kernels, ..composition })
 }
 
 fn composition(model: &Model, asked: &case::Composition) -> Composition {
@@ -44,6 +48,7 @@ fn composition(model: &Model, asked: &case::Composition) -> Composition {
             case::Lora::Cast => Lora::Cast,
             case::Lora::Uncast => Lora::Uncast,
         },
+        kernels: Policy::l1(),
     }
 }
 

@@ -152,8 +152,8 @@ impl Args {
         processor: Option<Processor>,
     ) -> Result<EngineSide> {
         let (composition, fault) = match path {
-            PathSpec::Composition(spelled) => (*spelled, None),
-            PathSpec::Fault(name) => (Spelled::L1, Some(name.clone())),
+            PathSpec::Composition(spelled) => (spelled.clone(), None),
+            PathSpec::Fault(name) => (Spelled::default(), Some(name.clone())),
             PathSpec::Dump(_) => return Err(Failure::usage("a dump can only be the bad path")),
         };
         let model = model.to_owned();

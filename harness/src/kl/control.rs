@@ -189,7 +189,7 @@ fn fresh_lane(asked: &Asked, options: &Options) -> Result<LaneFeed, KlError> {
     let trouble = KlError::of(name);
     let mut worker = Worker::start(&options.program, options.limit).map_err(&trouble)?;
     let load = Request::Load { model: folder.clone() };
-    let open = Request::Open { lane: 0, composition: *composition };
+    let open = Request::Open { lane: 0, composition: composition.clone() };
     match worker.ask(&load).map_err(&trouble)? {
         Reply::Loaded { .. } => {}
         other => return Err(trouble(out_of_turn(&other))),

@@ -97,7 +97,7 @@ impl Side {
                     None => Rc::new(RefCell::new(Inspection::of(name, folder, options)?)),
                 };
                 known.push((folder.clone(), Rc::clone(&inspection)));
-                Self::Engine { name: name.clone(), composition: *composition, inspection }
+                Self::Engine { name: name.clone(), composition: composition.clone(), inspection }
             }
             Asked::Stored { digest } => {
                 let store = Store::open(&options.store, options.budget)?;

@@ -79,7 +79,7 @@ pub fn freeze(
         | Kind::Op(_)
         | Kind::Meta(_)
         | Kind::Metal(_)
-        | Kind::Vjp(_) => {
+        | Kind::Gate(_) | Kind::Vjp(_) => {
             Err(unasked(oracle, "a case that this oracle does not answer"))
         }
     };

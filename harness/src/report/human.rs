@@ -16,7 +16,7 @@ const SHOWN_FAILURES: usize = 8;
 pub fn header(context: &Context, checks: usize) -> String {
     let fingerprint = &context.fingerprint;
     format!(
-        "mlx-parity {} · MLX {} {} · {}-{} ({}) · oracle {} · {} checks, {} worker{}",
+        "mlx-parity {} · MLX {} {} · {}-{} ({}) · oracle {} · {}{} checks, {} worker{}",
         env!("CARGO_PKG_VERSION"),
         fingerprint.mlx,
         fingerprint.backend,
@@ -24,10 +24,16 @@ pub fn header(context: &Context, checks: usize) -> String {
         fingerprint.os,
         fingerprint.chip,
         context.oracle,
+        levers().map(|levers| format!("kernels {levers} · ")).unwrap_or_default(),
         thousands(checks),
         context.workers,
         if context.workers == 1 { "" } else { "s" },
     )
+}
+
+/// The levers of kernels that the environment pulls (`MLX_PARITY_KERNELS`).
+fn levers() -> Option<String> {
+    std::env::var("MLX_PARITY_KERNELS").ok().filter(|levers| !levers.is_empty())
 }
 
 /// One line for each tier, subject and dtype.

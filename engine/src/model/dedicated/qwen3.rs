@@ -6,6 +6,7 @@ use crate::cache::{KvCache, PlainCache};
 use crate::config::Dims;
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
+use crate::kernels::sites::{self, QkvRope};
 use crate::model::Network;
 use crate::model::ladder::Dedicated;
 use crate::model::universal::archs::qwen3::{self, Qwen3Config};
@@ -45,6 +46,7 @@ struct Layer {
     post_attention_layernorm: RmsNorm,
     mlp: [Linear; 3],
     heads: [i32; 2],
+    head_dim: i32,
     scale: f32,
     fault: Option<Fault>,
 }
@@ -176,6 +178,7 @@ impl Layer {
             post_attention_layernorm,
             mlp,
             heads: [dims.heads as i32, dims.kv_heads as i32],
+            head_dim: dims.head_dim as i32,
             scale: (dims.head_dim as f64).powf(-0.5) as f32,
             fault,
         })
@@ -217,7 +220,10 @@ impl Layer {
         let h = ops::add(x, &r)?;
         let normed = self.post_attention_layernorm.forward(&h)?;
         sink.tap("post_attention_layernorm", &normed);
-        let out = ops::add(&h, &self.feed_forward(&normed, sink)?)?;
+        let out = match sites::mlp(&normed, &h, self.mlp.each_ref())? {
+            Some(out) => out,
+            None => ops::add(&h, &self.feed_forward(&normed, sink)?)?,
+        };
         sink.tap("out", &out);
         Ok(out)
     }
@@ -231,6 +237,19 @@ impl Layer {
         sink: &mut TapSink,
     ) -> Result<[Array; 3], EngineError> {
         let [q_proj, k_proj, v_proj, _] = &self.projections;
+        if sites::qkv_rope_wanted() {
+            let of = QkvRope {
+                projections: [q_proj, k_proj, v_proj],
+                norms: Some([&self.q_norm, &self.k_norm]),
+                rope: &self.rope,
+                heads: self.heads[0],
+                kv_heads: self.heads[1],
+                head_dim: self.head_dim,
+            };
+            if let Some(heads) = sites::qkv_rope(x, position.offset, &of)? {
+                return Ok(heads);
+            }
+        }
         let split = |a: &Array, heads| ops::reshape(a, &[x.dim(0), x.dim(1), heads, -1]);
         let turn = |a: &Array| ops::transpose(a, &[0, 2, 1, 3]);
         let [heads, kv_heads] = self.heads;
@@ -269,12 +288,17 @@ impl Layer {
 
     fn feed_forward(&self, x: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
         let [gate_proj, up_proj, down_proj] = &self.mlp;
-        let gate = gate_proj.forward(x)?;
-        let up = up_proj.forward(x)?;
-        sink.tap("mlp.gate", &gate);
-        sink.tap("mlp.up", &up);
-        let [gate, up] = fault::gate_and_up(self.fault, [&gate, &up]);
-        let act = ops::multiply(&ops::silu(gate)?, up)?;
+        let act = match sites::swiglu(x, gate_proj, up_proj)? {
+            Some(act) => act,
+            None => {
+                let gate = gate_proj.forward(x)?;
+                let up = up_proj.forward(x)?;
+                sink.tap("mlp.gate", &gate);
+                sink.tap("mlp.up", &up);
+                let [gate, up] = fault::gate_and_up(self.fault, [&gate, &up]);
+                ops::multiply(&ops::silu(gate)?, up)?
+            }
+        };
         sink.tap("mlp.act", &act);
         let down = fault::down(self.fault, down_proj.forward(&act)?)?;
         sink.tap("mlp.down", &down);

@@ -9,6 +9,7 @@ use crate::cache::KvCache;
 use crate::config::{Dims, RopeConfig};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
+use crate::kernels::sites::{self, QkvRope};
 use crate::nn::{At, Linear, Position, Rope};
 use crate::ops::{self, Mask, SliceAxis};
 use crate::place::Place;
@@ -109,11 +110,40 @@ impl Attention {
         array: &Array,
         sink: &mut TapSink,
     ) -> Result<[Array; 3], EngineError> {
+        if let Some(heads) = self.fused_heads(x, position.offset)? {
+            return Ok(heads);
+        }
         let at = self.rope.at(position, array);
         let [queries, keys, values] = self.heads_of(x, sink)?;
         let queries = self.turned(0, &queries, at, sink)?;
         let keys = self.turned(1, &keys, at, sink)?;
         Ok([queries, keys, values])
+    }
+
+    /// [`Attention::turned_heads`] by one kernel.
+    fn fused_heads(&self, x: &Array, offset: i32) -> Result<Option<[Array; 3]>, EngineError> {
+        if !sites::qkv_rope_wanted() || !matches!(self.inputs, Inputs::Separate(_)) {
+            return Ok(None);
+        }
+        let norms = match &self.qk_norm {
+            None => None,
+            Some((spec, [q, k])) => {
+                let by_head =
+                    matches!(spec.place, QkPlace::BeforeTranspose | QkPlace::AfterTranspose);
+                let (Some(q), Some(k), true) = (q.rms(), k.rms(), by_head) else { return Ok(None) };
+                Some([q, k])
+            }
+        };
+        let projections = [&self.projections[0], &self.projections[1], &self.projections[2]];
+        let of = QkvRope {
+            projections,
+            norms,
+            rope: &self.rope,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+        };
+        sites::qkv_rope(x, offset, &of)
     }
 
     /// What queries find in the cache, which takes the keys and values first: `[batch, heads, n, head_dim]`.

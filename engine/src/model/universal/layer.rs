@@ -11,6 +11,7 @@ use super::spec::{Block, FeedForward, Flow, LayerSpec, ParallelSum, Residual, Sp
 use crate::config::LayerKind;
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
+use crate::kernels::sites;
 use crate::ops;
 use crate::place::Place;
 use crate::taps::TapSink;
@@ -138,12 +139,31 @@ impl Layer {
         let out = match self.flow {
             Flow::Sequential(residual) => {
                 let h = residual.join(x, &r)?;
-                residual.join(&h, &self.feed_forward(norm, &h, sink)?)?
+                match self.fused_feed_forward(residual, norm, &h, sink)? {
+                    Some(out) => out,
+                    None => residual.join(&h, &self.feed_forward(norm, &h, sink)?)?,
+                }
             }
             Flow::Parallel(sum) => sum.join(x, &r, &self.feed_forward(norm, stream, sink)?)?,
         };
         sink.tap("out", &out);
         Ok(out)
+    }
+
+    /// The feed-forward block and the stream it is added to, by one kernel.
+    fn fused_feed_forward(
+        &self,
+        residual: Residual,
+        norm: Option<&NamedNorm>,
+        h: &Array,
+        sink: &mut TapSink,
+    ) -> Result<Option<Array>, EngineError> {
+        let FeedForwardBlock::Dense(mlp) = &self.mlp else { return Ok(None) };
+        let plain = matches!(residual, Residual::Add) && self.after_mlp.is_none();
+        match mlp.swiglu().filter(|_| plain && sites::mlp_wanted()) {
+            Some(projections) => sites::mlp(&normed(norm, h, sink)?, h, projections),
+            None => Ok(None),
+        }
     }
 
     fn feed_forward(

@@ -5,6 +5,7 @@ use mlx_rs::Array;
 use super::spec::{Activation, MlpInputs, MlpSpec};
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
+use crate::kernels::sites;
 use crate::nn::Linear;
 use crate::ops::{self, SliceAxis};
 use crate::place::Place;
@@ -49,23 +50,9 @@ impl Mlp {
         x: &Array,
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let first = self.inputs[0].forward(x)?;
-        let inner = match self.spec.inputs {
-            MlpInputs::Gated { gate, up } => {
-                let second = self.inputs[1].forward(x)?;
-                sink.tap_module(&self.place, gate, &first);
-                sink.tap_module(&self.place, up, &second);
-                self.gated(&first, &second)?
-            }
-            MlpInputs::Fused(both) => {
-                sink.tap_module(&self.place, both, &first);
-                let [gate, up] = halves(&first)?;
-                self.gated(&gate, &up)?
-            }
-            MlpInputs::Plain(up) => {
-                sink.tap_module(&self.place, up, &first);
-                self.spec.activation.apply(&first)?
-            }
+        let inner = match self.fused_gate(x)? {
+            Some(inner) => inner,
+            None => self.composed_gate(x, sink)?,
         };
         sink.tap_in(&self.place, "act", &inner);
         let out = fault::down(self.fault, self.down.forward(&inner)?)?;
@@ -73,8 +60,49 @@ impl Mlp {
         Ok(out)
     }
 
+    /// The projections of the whole block where it is `silu(gate) * up`, and `down`.
+    pub(super) fn swiglu(&self) -> Option<[&Linear; 3]> {
+        let silu = self.spec.activation == Activation::Silu;
+        match self.spec.inputs {
+            MlpInputs::Gated { .. } if silu => Some([&self.inputs[0], &self.inputs[1], &self.down]),
+            _ => None,
+        }
+    }
+
+    /// What enters the last projection, by a kernel.
+    fn fused_gate(&self, x: &Array) -> Result<Option<Array>, EngineError> {
+        self.swiglu().map_or(Ok(None), |[gate, up, _]| sites::swiglu(x, gate, up))
+    }
+
+    /// What enters the last projection, op by op.
+    fn composed_gate(&self, x: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
+        let first = self.inputs[0].forward(x)?;
+        match self.spec.inputs {
+            MlpInputs::Gated { gate, up } => {
+                let second = self.inputs[1].forward(x)?;
+                sink.tap_module(&self.place, gate, &first);
+                sink.tap_module(&self.place, up, &second);
+                self.gated(&first, &second)
+            }
+            MlpInputs::Fused(both) => {
+                sink.tap_module(&self.place, both, &first);
+                let [gate, up] = halves(&first)?;
+                self.gated(&gate, &up)
+            }
+            MlpInputs::Plain(up) => {
+                sink.tap_module(&self.place, up, &first);
+                self.spec.activation.apply(&first)
+            }
+        }
+    }
+
     fn gated(&self, gate: &Array, up: &Array) -> Result<Array, EngineError> {
         let [gate, up] = fault::gate_and_up(self.fault, [gate, up]);
+        if self.spec.activation == Activation::GeluApprox
+            && let Some(inner) = sites::geglu(gate, up)?
+        {
+            return Ok(inner);
+        }
         ops::multiply(&self.spec.activation.apply(gate)?, up)
     }
 }

@@ -12,6 +12,8 @@ mod positions;
 pub(super) mod router;
 pub(super) mod spec;
 
+use std::ops::Range;
+
 use mlx_rs::{Array, Dtype};
 
 use self::attention::Context;
@@ -20,7 +22,7 @@ use self::layer::Layer;
 use self::norm::Norm;
 use self::positions::Positions;
 use self::spec::{EmbedScale, QueryScale, Spec};
-use super::Network;
+use super::{Network, Staged};
 use crate::cache::{KvCache, PlainCache, RotatingCache};
 use crate::config::{ConfigFile, Dims, LayerKind};
 use crate::error::EngineError;
@@ -73,7 +75,7 @@ impl Universal {
     }
 
     /// What the first layer sees of ids that come behind what its cache holds.
-    fn embed(&self, ids: &Array, cache: &KvCache) -> Result<Array, EngineError> {
+    fn embedded(&self, ids: &Array, cache: &KvCache) -> Result<Array, EngineError> {
         let h = self.scaled(self.embed_tokens.forward(ids)?)?;
         match &self.positions {
             Some(positions) => ops::add(&h, &positions.take(cache, h.dim(1))?),
@@ -107,6 +109,37 @@ impl Universal {
         };
         Ok([mask(LayerKind::Full, None)?, mask(LayerKind::Sliding, window)?])
     }
+
+    /// A run of layers, whose masks go by where all caches stand before it.
+    fn run(
+        &self,
+        range: Range<usize>,
+        mut h: Array,
+        caches: &mut [KvCache],
+        sink: &mut TapSink,
+    ) -> Result<Array, EngineError> {
+        let (count, dtype) = (h.dim(1), h.dtype());
+        let [full, sliding] = self.masks(count, caches)?;
+        let query_scale = self.spec.query_scale.map(|scale| scale.of(&caches[0], count, dtype));
+        let query_scale = query_scale.transpose()?;
+        for i in range {
+            sink.enter(Some(i));
+            let (layer, cache) = (&self.layers[i], &mut caches[i]);
+            let mask = if layer.kind == LayerKind::Full { &full } else { &sliding };
+            let context = Context { mask, query_scale: query_scale.as_ref(), cache };
+            h = layer.forward(&h, context, sink)?;
+        }
+        Ok(h)
+    }
+
+    fn logits(&self, h: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
+        let [logits] = sink.segment("head", [h], |[h], sink| {
+            let h = self.norm.forward(h)?;
+            sink.tap("norm", &h);
+            Ok([self.head.forward(&h, &self.embed_tokens, sink)?])
+        })?;
+        Ok(logits)
+    }
 }
 
 impl Network for Universal {
@@ -116,25 +149,15 @@ impl Network for Universal {
         caches: &mut [KvCache],
         sink: &mut TapSink,
     ) -> Result<Array, EngineError> {
-        let mut h = self.embed(ids, &caches[0])?;
+        let h = self.embedded(ids, &caches[0])?;
         sink.tap("embed", &h);
-        let (count, dtype) = (h.dim(1), h.dtype());
-        let [full, sliding] = self.masks(count, caches)?;
-        let query_scale = self.spec.query_scale.map(|scale| scale.of(&caches[0], count, dtype));
-        let query_scale = query_scale.transpose()?;
-        for (i, (layer, cache)) in self.layers.iter().zip(caches).enumerate() {
-            sink.enter(Some(i));
-            let mask = if layer.kind == LayerKind::Full { &full } else { &sliding };
-            let context = Context { mask, query_scale: query_scale.as_ref(), cache };
-            h = layer.forward(&h, context, sink)?;
-        }
+        let h = self.run(0..self.layers.len(), h, caches, sink)?;
         sink.enter(None);
-        let [logits] = sink.segment("head", [&h], |[h], sink| {
-            let h = self.norm.forward(h)?;
-            sink.tap("norm", &h);
-            Ok([self.head.forward(&h, &self.embed_tokens, sink)?])
-        })?;
-        Ok(logits)
+        self.logits(&h, sink)
+    }
+
+    fn staged(&self) -> Option<&dyn Staged> {
+        Some(self)
     }
 
     fn has_segments(&self) -> bool {
@@ -173,6 +196,25 @@ impl Network for Universal {
 
     fn dtype(&self) -> Dtype {
         self.embed_tokens.dtype()
+    }
+}
+
+impl Staged for Universal {
+    fn embed(&self, ids: &Array, caches: &[KvCache]) -> Result<Array, EngineError> {
+        self.embedded(ids, &caches[0])
+    }
+
+    fn layers(
+        &self,
+        range: Range<usize>,
+        h: &Array,
+        caches: &mut [KvCache],
+    ) -> Result<Array, EngineError> {
+        self.run(range, h.clone(), caches, &mut TapSink::default())
+    }
+
+    fn head(&self, h: &Array) -> Result<Array, EngineError> {
+        self.logits(h, &mut TapSink::default())
     }
 }
 

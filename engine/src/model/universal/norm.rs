@@ -93,6 +93,14 @@ impl HeadNorm {
         Ok(Self::ByHead { weight, eps: eps as f32 })
     }
 
+    /// The norm, where it is one `nn.RMSNorm` for all heads.
+    pub(super) fn rms(&self) -> Option<&RmsNorm> {
+        match self {
+            Self::Shared(Norm::Rms(norm)) => Some(norm),
+            _ => None,
+        }
+    }
+
     pub(super) fn forward(&self, x: &Array) -> Result<Array, EngineError> {
         match self {
             Self::Shared(norm) => norm.forward(x),

@@ -4,6 +4,7 @@ mod frequencies;
 mod scaled;
 
 pub use frequencies::{Llama3, LongRope, Proportional, Yarn};
+pub(crate) use scaled::PlainRotation;
 pub use scaled::{RopeScaling, ScaledRope};
 
 use mlx_rs::Array;

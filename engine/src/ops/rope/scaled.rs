@@ -40,6 +40,19 @@ pub struct ScaledRope {
     turning: Turning,
 }
 
+/// A rotation by the periods of a base.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PlainRotation {
+    /// Rotated values of each head.
+    pub(crate) dims: i32,
+    /// Whether pairs are neighbours.
+    pub(crate) traditional: bool,
+    /// Base of the periods.
+    pub(crate) base: f32,
+    /// What multiplies positions.
+    pub(crate) scale: f32,
+}
+
 #[derive(Debug, Clone)]
 enum Turning {
     Plain { base: f64, scale: f64 },
@@ -117,6 +130,19 @@ impl ScaledRope {
     pub fn stretches_from(&self) -> Option<i32> {
         match self.turning {
             Turning::Dynamic { max_position_embeddings, .. } => Some(max_position_embeddings),
+            _ => None,
+        }
+    }
+
+    /// The rotation, where its periods are those of a base and nothing else.
+    pub(crate) fn plain(&self) -> Option<PlainRotation> {
+        match self.turning {
+            Turning::Plain { base, scale } => Some(PlainRotation {
+                dims: self.dims,
+                traditional: self.traditional,
+                base: base as f32,
+                scale: scale as f32,
+            }),
             _ => None,
         }
     }

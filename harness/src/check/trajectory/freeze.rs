@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     case::{DecodeFrom, Prompt, Trajectory},
-    check::composed,
     golden::Composition,
     oracle::COMPOSITION,
     worker::Job,
@@ -34,7 +33,8 @@ fn frozen_anew(job: &Job, out: &Path) -> Result<(), Stop> {
             Prompt::Ids(ids) => ids.clone(),
             Prompt::Text(text) => Tokenizer::load(folder)?.encode(text)?,
         };
-        let mut decoder = composed::with(&model, trajectory.prefill_step, None)?;
+        // Tier L1 as it is, whatever levers the environment pulls.
+        let mut decoder = Decoder::new(&model, trajectory.prefill_step);
         let (all, logits) = walk(&mut decoder, trajectory, &prompt.name, prompt_ids)?;
         composition = Some(describe(&decoder));
         tensors.push((format!("{}.ids", prompt.name), ids(&all)?));

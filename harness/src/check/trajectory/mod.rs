@@ -6,10 +6,11 @@ mod play;
 
 use std::{path::Path, time::Instant};
 
-use mlx_parity_engine::{Fault, LoadOptions, Model, Tokenizer};
+use mlx_parity_engine::{Decoder, Fault, LoadOptions, Model, Tokenizer};
 use mlx_parity_tensor::HostTensor;
 
 pub use self::freeze::freeze;
+pub(crate) use self::play::forced;
 use self::play::{Part, frozen, play, scored};
 use super::l1::{Stop, tell};
 use crate::{
@@ -114,7 +115,7 @@ impl Run<'_> {
     /// The frozen path again: bits, and what the statistics make of equal bits.
     fn control(&self, id: String, part: &Part, again: &mut Vec<Position>) -> Result<Row, Stop> {
         let started = Instant::now();
-        let mut decoder = composed::with(self.model, self.trajectory.prefill_step, None)?;
+        let mut decoder = Decoder::new(self.model, self.trajectory.prefill_step);
         let logits = play(&mut decoder, part)?;
         let report = bit_exact(&logits.view(), &part.logits.view());
         let positions = scored(part, &logits)?;

@@ -1,0 +1,32 @@
+//! Work spread over the cores, where there is enough of it.
+//!
+//! Results never depend on how the work is spread: each piece is computed by one thread, in the same
+//! order of operations as alone.
+
+use rayon::prelude::*;
+
+/// Multiply-adds below which one core is faster than waking a second one.
+const WORTH: usize = 1 << 17;
+
+/// `each(0)`, `each(1)`, … `each(count - 1)`, in order; on all cores where `work`, the multiply-adds of
+/// them together, is worth it.
+pub fn map<T: Send>(count: usize, work: usize, each: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
+    if count < 2 || work < WORTH {
+        return (0..count).map(each).collect();
+    }
+    (0..count).into_par_iter().map(each).collect()
+}
+
+/// `each(i, chunk i)` for every chunk of `size` elements (the last may be shorter).
+pub fn chunks<T: Send>(
+    of: &mut [T],
+    size: usize,
+    work: usize,
+    each: impl Fn(usize, &mut [T]) + Sync + Send,
+) {
+    let size = size.max(1);
+    if of.len() <= size || work < WORTH {
+        return of.chunks_mut(size).enumerate().for_each(|(index, chunk)| each(index, chunk));
+    }
+    of.par_chunks_mut(size).enumerate().for_each(|(index, chunk)| each(index, chunk));
+}
