@@ -33,8 +33,41 @@ pub(super) fn decode_sdpa(of: &Lent<'_>) -> Result<Vec<Array>, EngineError> {
         let may: Vec<bool> = (0..seen).map(|key| key >= first || key < kept).collect();
         Array::from_slice(&may, &[1, seen])
     });
+    if let Some(cap) = of.number("softcap").ok().filter(|&cap| cap != 0.0) {
+        let mixed = softcapped(&queries, [&keys, &values], [f64::from(scale), cap], allowed)?;
+        return Ok(vec![mixed]);
+    }
     let mask = allowed.as_ref().map_or(ScoreMask::None, ScoreMask::Array);
     Ok(vec![packed::scaled_dot_product_attention(&queries, &keys, &values, scale, mask)?])
+}
+
+/// The same with scores `cap * tanh(score / cap)`, as `mlx_lm/models/gemma2.py` has them on plain rows.
+fn softcapped(
+    queries: &Array,
+    [keys, values]: [&Packed; 2],
+    [scale, cap]: [f64; 2],
+    allowed: Option<Array>,
+) -> Result<Array, EngineError> {
+    let dtype = queries.dtype();
+    let number = |number: f64| ops::scalar(number, dtype);
+    let [batch, heads, count, d] = [0, 1, 2, 3].map(|axis| queries.dim(axis));
+    let kv_heads = keys.words.dim(1);
+    let q = ops::multiply(queries, &number(scale)?)?;
+    let q = ops::reshape(&q, &[batch, kv_heads, heads / kv_heads, count, d])?;
+    let spread = |of: &Packed| {
+        let axis = |array: &Array| ops::expand_dims(array, 2);
+        let biases = of.biases.as_ref().map(axis).transpose()?;
+        let (words, scales) = (axis(&of.words)?, axis(&of.scales)?);
+        Ok::<_, EngineError>(Packed { words, scales, biases, mode: of.mode })
+    };
+    let scores = packed::quantized_matmul(&q, &spread(keys)?, true)?;
+    let bent = ops::tanh(&ops::divide(&scores, &number(cap)?)?)?;
+    let mut scores = ops::multiply(&bent, &number(cap)?)?;
+    if let Some(allowed) = allowed {
+        scores = ops::select(&allowed, &scores, &number(f64::NEG_INFINITY)?)?;
+    }
+    let mixed = packed::quantized_matmul(&ops::softmax(&scores, true)?, &spread(values)?, false)?;
+    ops::reshape(&mixed, &[batch, heads, count, d])
 }
 
 /// `mx.fast.scaled_dot_product_attention`, causal at the lower right and under a window where asked.
