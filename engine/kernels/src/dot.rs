@@ -5,7 +5,7 @@
 
 use crate::affine::Packed;
 use crate::how::How;
-use crate::lanes::{F32s, LANES, Simd, Task, U32s, lanes_at};
+use crate::lanes::{F32s, LANES, Mask, Simd, Task, U32s, lanes_at};
 
 /// Groups whose scales are looked up in one vector.
 const LOOKED_UP: usize = 8;
