@@ -64,7 +64,8 @@ static SPEC: Spec = Spec {
     mutants: &{
         let [a, b, c, d, e, f, g, h, i] = SHARED_MUTANTS;
         let sum = mutant("float_accumulator", "products and sums stay in float32");
-        let weight = mutant("weight_rounded_once", "weights rounded once, after the sum with the bias");
+        let weight =
+            mutant("weight_rounded_once", "weights rounded once, after the sum with the bias");
         let silu = mutant("silu_unrounded", "silu not rounded before the product");
         [a, b, c, d, e, f, g, h, i, sum, weight, silu]
     },
@@ -90,7 +91,11 @@ impl Candidate for FusedSwiglu {
 
     fn run(&self, call: &Call<'_>, how: How, out: &mut [Out<'_>]) -> Result<(), KernelError> {
         let of = Gated::of(ID, call)?;
-        host::run(&of, how, of.result(ID, out)?)
+        host::run(&of, how, gated::result(ID, (of.dtype, &of.shape()), out)?)
+    }
+
+    fn flops(&self, call: &Call<'_>) -> f64 {
+        Gated::of(ID, call).map_or(0.0, |of| 2.0 * of.work() as f64)
     }
 
     fn reference(&self, call: &Call<'_>) -> Result<Vec<Vec<f64>>, KernelError> {

@@ -4,7 +4,9 @@
 //! Whether an exact kernel has the bits of MLX is asked where MLX is. Here its own bits stand for them: a bug of
 //! it is rejected where a bit differs.
 
-use mlx_parity_kernels::{Buffer, Candidate, Claim, Expected, How, KernelError, Path, Trial, candidate};
+use mlx_parity_kernels::{
+    Buffer, Candidate, Claim, Expected, How, KernelError, Path, Trial, candidate,
+};
 use mlx_parity_tensor::{Dtype, HostTensor};
 
 use super::{evidence, widened};
@@ -36,7 +38,13 @@ impl Hosted {
         for class in self.0.classes() {
             for (seed, sizes) in class.lattice.iter().enumerate() {
                 let trial = self.0.trial(class, sizes, dtype, seed as u64);
-                assert_eq!(self.0.class(&trial.call()), class.name, "{}: {}", self.id(), trial.name);
+                assert_eq!(
+                    self.0.class(&trial.call()),
+                    class.name,
+                    "{}: {}",
+                    self.id(),
+                    trial.name
+                );
                 all.push((trial, Expected::Reference));
             }
             let probes = self.0.probes(class, dtype);
@@ -86,8 +94,9 @@ impl Hosted {
         }
     }
 
-    /// Against float64, with float64 rounded once as the baseline; the bits of an exact one are judged elsewhere,
-    /// its float32 twin here.
+    /// Against float64. The bits of an exact kernel are judged elsewhere, its float32 twin here. Without MLX an envelope
+    /// has no baseline: in float32 it is held to E3's bound, in halves to twice E2's floor, for operands that are
+    /// results themselves carry a rounding of their own.
     fn near(self, trial: &Trial, found: &[HostTensor]) -> Result<(), String> {
         let exact = self.0.reference(&trial.call()).map_err(|error| error.to_string())?;
         if self.0.spec().claim == Claim::Exact {
@@ -95,19 +104,30 @@ impl Hosted {
             return twin.iter().zip(&exact).try_for_each(|(of, exact)| evidence::twin(of, exact));
         }
         for (found, exact) in found.iter().zip(&exact) {
-            let rounded = HostTensor::from_f64_as(found.dtype(), found.shape(), exact)
-                .map_err(|error| error.to_string())?;
-            evidence::near(found, exact, &rounded.to_f64())?;
+            if found.dtype() == Dtype::F32 {
+                evidence::twin(found, exact)?;
+            } else {
+                let rounded = HostTensor::from_f64_as(found.dtype(), found.shape(), exact)
+                    .map_err(|error| error.to_string())?;
+                evidence::near_within(found, exact, &rounded.to_f64(), 4.0)?;
+            }
         }
         Ok(())
     }
 
-    /// E5 across paths: one order of operations on all instructions.
+    /// E5 across paths: one order of operations on all instructions. The portable path has the bits of the others where
+    /// exactness is claimed; elsewhere it may lack the fused multiply-add.
     fn paths_agree(self, trial: &Trial) -> Result<(), String> {
         let wanted = self.run(trial, How::new())?;
-        for path in [Path::Portable, Path::Avx2, Path::Avx512] {
+        if self.0.spec().claim == Claim::Envelope {
+            self.near(trial, &self.run(trial, How::new().on(Path::Portable))?)?;
+        }
+        let portable = (self.0.spec().claim == Claim::Exact).then_some(Path::Portable);
+        for path in portable.into_iter().chain([Path::Avx2, Path::Avx512]) {
             match self.run(trial, How::new().on(path)) {
-                Ok(found) => all_same(&found, &wanted).map_err(|wrong| format!("{path:?}: {wrong}"))?,
+                Ok(found) => {
+                    all_same(&found, &wanted).map_err(|wrong| format!("{path:?}: {wrong}"))?
+                }
                 Err(wrong) if wrong.contains("instructions of") => {}
                 Err(wrong) => return Err(wrong),
             }
@@ -115,28 +135,19 @@ impl Hosted {
         Ok(())
     }
 
-    /// E0: results in full, nothing around them, operands as they were.
+    /// E0: results in full, and nothing around them.
     fn run(self, trial: &Trial, how: How) -> Results {
         let failed = |error: KernelError| error.to_string();
-        let (call, before) = (trial.call(), trial.clone());
+        let call = trial.call();
         let results = self.0.results(&call).map_err(failed)?;
         let len = |shape: &[usize]| shape.iter().product::<usize>();
-        let guarded = |(dtype, shape): &(Dtype, Vec<usize>)| poisoned(*dtype, len(shape) + 2 * GUARD);
+        let guarded =
+            |(dtype, shape): &(Dtype, Vec<usize>)| poisoned(*dtype, len(shape) + 2 * GUARD);
         let mut buffers: Vec<Buffer> = results.iter().map(guarded).collect();
         let mut outs: Vec<_> = buffers.iter_mut().map(inner).collect();
         self.0.run(&call, how, &mut outs).map_err(failed)?;
-        if trial.operands != before.operands && !nan_anywhere(trial) {
-            return Err("an operand changed".into());
-        }
         buffers.iter().zip(&results).map(|(buffer, (_, shape))| unguarded(buffer, shape)).collect()
     }
-}
-
-fn nan_anywhere(trial: &Trial) -> bool {
-    trial.operands.iter().any(|of| match &of.buffer {
-        Buffer::F32(of) => of.iter().any(|value| value.is_nan()),
-        _ => false,
-    })
 }
 
 fn poisoned(dtype: Dtype, len: usize) -> Buffer {
