@@ -140,5 +140,7 @@ pub fn gelu_approx<F: Format>(x: f32) -> f32 {
     let cube = F::round(F::round(0.044_715) * power::<F>(x, 3.0));
     let slope = F::round(0.797_884_6);
     let bend = tanh::<F>(F::round(slope * F::round(x + cube)));
-    F::round(F::round(0.5 * x) * F::round(1.0 + bend))
+    // Which of two operands that are NaN a product hands on is up to the compiler.
+    let y = F::round(F::round(0.5 * x) * F::round(1.0 + bend));
+    if x.is_nan() { x } else { y }
 }

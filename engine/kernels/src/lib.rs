@@ -17,6 +17,7 @@ mod draw;
 mod error;
 pub mod exact;
 mod flash_attention;
+mod flash_attention_vjp;
 mod fused_geglu;
 mod fused_mlp;
 mod fused_swiglu;

@@ -2,6 +2,7 @@
 
 use crate::candidate::Candidate;
 use crate::flash_attention::FlashAttention;
+use crate::flash_attention_vjp::FlashAttentionVjp;
 use crate::fused_geglu::FusedGeglu;
 use crate::fused_mlp::FusedMlp;
 use crate::fused_swiglu::FusedSwiglu;
@@ -9,7 +10,7 @@ use crate::fused_swiglu_f32::FusedSwigluF32;
 
 /// Every candidate.
 pub const CANDIDATES: &[&dyn Candidate] =
-    &[&FusedSwiglu, &FusedSwigluF32, &FusedMlp, &FusedGeglu, &FlashAttention];
+    &[&FusedSwiglu, &FusedSwigluF32, &FusedMlp, &FusedGeglu, &FlashAttention, &FlashAttentionVjp];
 
 /// A candidate by its id.
 pub fn candidate(id: &str) -> Option<&'static dyn Candidate> {

@@ -12,7 +12,15 @@ const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 
 #[rstest]
 fn host_kernels_hold(
-    #[values("fused_geglu", "fused_swiglu", "fused_swiglu_f32", "fused_mlp")] id: &str,
+    #[values(
+        "fused_geglu",
+        "fused_swiglu",
+        "fused_swiglu_f32",
+        "fused_mlp",
+        "flash_attention",
+        "flash_attention_vjp"
+    )]
+    id: &str,
     #[values(Dtype::F32, Dtype::F16, Dtype::Bf16)] dtype: Dtype,
 ) {
     Hosted::of(id).holds(dtype);
@@ -23,6 +31,8 @@ fn host_kernels_hold(
 #[case("fused_swiglu")]
 #[case("fused_swiglu_f32")]
 #[case("fused_mlp")]
+#[case("flash_attention")]
+#[case("flash_attention_vjp")]
 fn host_mutants_are_rejected(#[case] id: &str) {
     if How::MUTANTS {
         let survivors = Hosted::of(id).survivors(&DTYPES);

@@ -250,7 +250,8 @@ fn weigh<S: Simd>(simd: S, scores: &mut [f32], seen: &mut Seen, how: How) -> f32
     });
     let mut lanes = [0.0; LANES];
     most.store(&mut lanes);
-    let largest = lanes.into_iter().fold(seen.most, |most, x| if x > most || x.is_nan() { x } else { most });
+    let largest =
+        lanes.into_iter().fold(seen.most, |most, x| if x > most || x.is_nan() { x } else { most });
     let none = largest == f32::NEG_INFINITY;
     let base = if none || how.is("max_not_subtracted") { 0.0 } else { largest };
     let mut sum = simd.splat(0.0);

@@ -2,10 +2,11 @@
 
 mod host;
 mod inputs;
+pub(crate) mod metal;
 mod reference;
 
 pub(crate) use host::{panels_of_columns, panels_of_rows, widened};
-pub(crate) use inputs::{CLASSES, SIZES, copied_probe, operands, sizes_of, views};
+pub(crate) use inputs::{CLASSES, SIZES, copied_probe, views};
 pub(crate) use reference::{Scores, attend};
 
 use mlx_parity_tensor::Dtype;
@@ -32,11 +33,14 @@ const WIDEST: usize = 256;
 #[derive(Debug)]
 pub struct FlashAttention;
 
-/// The files of the host path that the backward shares.
-pub(crate) const SOURCES: &[Source] = &[
+const SOURCES: &[Source] = &[
     source!("flash_attention/mod.rs"),
     source!("flash_attention/host.rs"),
+    source!("flash_attention/metal.rs"),
+    source!("flash_attention/header.metal"),
+    source!("flash_attention/kernel.metal"),
     source!("gemm.rs"),
+    source!("launch.rs"),
     source!("numbers/exp.rs"),
     source!("parallel.rs"),
     source!("widen.rs"),
@@ -51,28 +55,39 @@ const SPEC: Spec = Spec {
     spread: None,
     min_rows: 2,
     sources: SOURCES,
-    metal: None,
+    metal: Some(metal::METAL),
     mutants: MUTANTS,
 };
 
-const fn host(name: &'static str, what: &'static str) -> Mutant {
-    Mutant { name, what, host: true, metal: false }
+const fn both(name: &'static str, what: &'static str) -> Mutant {
+    Mutant { name, what, host: true, metal: true }
+}
+
+const fn metal(name: &'static str, what: &'static str) -> Mutant {
+    Mutant { name, what, host: false, metal: true }
 }
 
 const MUTANTS: &[Mutant] = &[
-    host("last_key_dropped", "the newest key is not attended to"),
-    host("first_key_dropped", "the oldest key is not attended to"),
-    host("window_off_by_one", "the window is one key too wide"),
-    host("causal_top_left", "with more keys than queries, the first query sees the first key only"),
-    host("max_not_subtracted", "exponentials of scores as they are"),
-    host("rescale_forgotten", "the mixture keeps the scale of an earlier maximum"),
-    host("scale_off", "scores 1 % too large"),
-    host("wrong_kv_head", "heads of queries are dealt out to those of keys in turn"),
-    host("tail_unmasked", "keys behind the last one count with a score of zero"),
-    host("chunk_dropped", "keys behind the last whole tile are skipped"),
-    host("stale_tile", "the last tile mixes the values of the one before"),
-    host("accumulator_bf16", "the mixture is rounded to bfloat16 behind each tile"),
-    host("lse_without_max", "the logarithm leaves the maximum out"),
+    both("last_key_dropped", "the newest key is not attended to"),
+    both("first_key_dropped", "the oldest key is not attended to"),
+    both("window_off_by_one", "the window is one key too wide"),
+    both("causal_top_left", "with more keys than queries, the first query sees the first key only"),
+    both("max_not_subtracted", "exponentials of scores as they are"),
+    both("rescale_forgotten", "the mixture keeps the scale of an earlier maximum"),
+    both("scale_off", "scores 1 % too large"),
+    both("wrong_kv_head", "heads of queries are dealt out to those of keys in turn"),
+    both("tail_unmasked", "keys behind the last one count"),
+    both("chunk_dropped", "a tile of keys is skipped"),
+    both("stale_tile", "a tile mixes the values of the one before"),
+    both("lse_without_max", "the logarithm leaves the maximum out"),
+    Mutant {
+        name: "accumulator_bf16",
+        what: "the mixture is rounded to bfloat16 behind each tile",
+        host: true,
+        metal: false,
+    },
+    metal("half_weights", "weights are rounded to half before they mix"),
+    metal("no_barrier", "a tile is read before it is whole"),
 ];
 
 /// A call that is well formed.
@@ -144,7 +159,10 @@ impl<'a> Attention<'a> {
         }
         let (count, seen, d) = (self.count(), self.seen(), self.width());
         if d == 0 || d > WIDEST || seen == 0 {
-            return refuse(format!("heads of {d}, {seen} keys"), "heads up to 256, one key or more");
+            return refuse(
+                format!("heads of {d}, {seen} keys"),
+                "heads up to 256, one key or more",
+            );
         }
         if self.causal && count > seen {
             return refuse(format!("{count} queries on {seen} keys"), "no more queries than keys");
@@ -258,5 +276,9 @@ impl Candidate for FlashAttention {
 
     fn probes(&self, class: &ShapeClass, dtype: Dtype) -> Vec<Probe> {
         inputs::probes(class, dtype)
+    }
+
+    fn flops(&self, call: &Call<'_>) -> f64 {
+        Attention::of(ID, call).map_or(0.0, |of| 2.0 * 2.0 * of.work() as f64)
     }
 }

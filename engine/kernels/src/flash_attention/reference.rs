@@ -19,11 +19,8 @@ pub(crate) fn attend(of: &Attention<'_>) -> Scores {
     let (count, seen, d) = (of.count(), of.seen(), of.width());
     let group = of.heads() / of.kv_heads();
     let rows = of.batch() * of.heads() * count;
-    let mut scores = Scores {
-        weights: vec![0.0; rows * seen],
-        out: vec![0.0; rows * d],
-        lse: vec![0.0; rows],
-    };
+    let mut scores =
+        Scores { weights: vec![0.0; rows * seen], out: vec![0.0; rows * d], lse: vec![0.0; rows] };
     for row in 0..rows {
         let (head, query) = (row / count, row % count);
         let kv = head / of.heads() * of.kv_heads() + head % of.heads() / group;

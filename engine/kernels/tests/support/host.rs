@@ -94,8 +94,9 @@ impl Hosted {
         }
     }
 
-    /// Against float64, with float64 rounded once as the baseline; the bits of an exact one are judged elsewhere,
-    /// its float32 twin here.
+    /// Against float64. The bits of an exact kernel are judged elsewhere, its float32 twin here. Without MLX an envelope
+    /// has no baseline: in float32 it is held to E3's bound, in halves to twice E2's floor, for operands that are
+    /// results themselves carry a rounding of their own.
     fn near(self, trial: &Trial, found: &[HostTensor]) -> Result<(), String> {
         let exact = self.0.reference(&trial.call()).map_err(|error| error.to_string())?;
         if self.0.spec().claim == Claim::Exact {
@@ -103,22 +104,27 @@ impl Hosted {
             return twin.iter().zip(&exact).try_for_each(|(of, exact)| evidence::twin(of, exact));
         }
         for (found, exact) in found.iter().zip(&exact) {
-            let rounded = HostTensor::from_f64_as(found.dtype(), found.shape(), exact)
-                .map_err(|error| error.to_string())?;
-            evidence::near(found, exact, &rounded.to_f64())?;
+            if found.dtype() == Dtype::F32 {
+                evidence::twin(found, exact)?;
+            } else {
+                let rounded = HostTensor::from_f64_as(found.dtype(), found.shape(), exact)
+                    .map_err(|error| error.to_string())?;
+                evidence::near_within(found, exact, &rounded.to_f64(), 4.0)?;
+            }
         }
         Ok(())
     }
 
-    /// E5 across paths: one order of operations on all instructions. The target's baseline may lack a fused
-    /// multiply-add; what claims no bits is held to float64 there.
+    /// E5 across paths: one order of operations on all instructions. The portable path has the bits of the others where
+    /// exactness is claimed; elsewhere it may lack the fused multiply-add.
     fn paths_agree(self, trial: &Trial) -> Result<(), String> {
         let wanted = self.run(trial, How::new())?;
-        for path in [Path::Portable, Path::Avx2, Path::Avx512] {
+        if self.0.spec().claim == Claim::Envelope {
+            self.near(trial, &self.run(trial, How::new().on(Path::Portable))?)?;
+        }
+        let portable = (self.0.spec().claim == Claim::Exact).then_some(Path::Portable);
+        for path in portable.into_iter().chain([Path::Avx2, Path::Avx512]) {
             match self.run(trial, How::new().on(path)) {
-                Ok(found) if path == Path::Portable && self.0.spec().claim == Claim::Envelope => {
-                    self.near(trial, &found).map_err(|wrong| format!("{path:?}: {wrong}"))?
-                }
                 Ok(found) => {
                     all_same(&found, &wanted).map_err(|wrong| format!("{path:?}: {wrong}"))?
                 }
@@ -129,10 +135,10 @@ impl Hosted {
         Ok(())
     }
 
-    /// E0: results in full, nothing around them, operands as they were.
+    /// E0: results in full, and nothing around them.
     fn run(self, trial: &Trial, how: How) -> Results {
         let failed = |error: KernelError| error.to_string();
-        let (call, before) = (trial.call(), trial.clone());
+        let call = trial.call();
         let results = self.0.results(&call).map_err(failed)?;
         let len = |shape: &[usize]| shape.iter().product::<usize>();
         let guarded =
@@ -140,18 +146,8 @@ impl Hosted {
         let mut buffers: Vec<Buffer> = results.iter().map(guarded).collect();
         let mut outs: Vec<_> = buffers.iter_mut().map(inner).collect();
         self.0.run(&call, how, &mut outs).map_err(failed)?;
-        if trial.operands != before.operands && !nan_anywhere(trial) {
-            return Err("an operand changed".into());
-        }
         buffers.iter().zip(&results).map(|(buffer, (_, shape))| unguarded(buffer, shape)).collect()
     }
-}
-
-fn nan_anywhere(trial: &Trial) -> bool {
-    trial.operands.iter().any(|of| match &of.buffer {
-        Buffer::F32(of) => of.iter().any(|value| value.is_nan()),
-        _ => false,
-    })
 }
 
 fn poisoned(dtype: Dtype, len: usize) -> Buffer {
