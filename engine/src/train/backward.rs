@@ -54,11 +54,11 @@ impl Pass<'_> {
     /// The loss and the number of its targets under the residuals that are mounted.
     pub(super) fn loss(&self) -> Result<[Array; 2]> {
         let ids = self.rows.inputs()?;
-        let losses = cross_entropy(&self.network().forward(
-            &ids,
-            &mut self.caches(),
-            &mut TapSink::default(),
-        )?, &self.rows.targets()?, 0.0)?;
+        let losses = cross_entropy(
+            &self.network().forward(&ids, &mut self.caches(), &mut TapSink::default())?,
+            &self.rows.targets()?,
+            0.0,
+        )?;
         self.objective.of(&losses, self.rows)
     }
 
@@ -156,18 +156,16 @@ impl Pass<'_> {
         ops::eval(values_of_head.iter().chain(&found).chain(&gradients))?;
         let mut cotangent = boundary(&found[0])?;
         drop(found);
-        for (run, below) in runs.iter().zip(&boundaries).rev() {
-            let part = part_of(run);
-            // The stream below the lowest layer that is trained needs no gradient.
-            let lowest = pairs.lowest().is_none_or(|lowest| run.contains(&lowest));
+        // The stream below the lowest layer that is trained needs no gradient.
+        let bottom = pairs.lowest().unwrap_or(layers);
+        let trained = runs.iter().zip(&boundaries).filter(|(run, _)| run.end > bottom);
+        for (run, below) in trained.rev() {
+            let (part, lowest) = (part_of(run), run.contains(&bottom));
             let (mut own, under) =
                 self.segment(staged, run, part, below, part.share(values), &cotangent, lowest)?;
             own.append(&mut gradients);
             gradients = own;
-            match under {
-                Some(under) => cotangent = under,
-                None => break,
-            }
+            cotangent = under.unwrap_or(cotangent);
         }
         let [loss, targets] = [0, 1].map(|i| values_of_head[i].clone());
         Ok(Graded { loss, targets, gradients })

@@ -77,9 +77,13 @@ impl Candidate for FusedSwigluF32 {
 
     fn run(&self, call: &Call<'_>, how: How, out: &mut [Out<'_>]) -> Result<(), KernelError> {
         let of = Gated::of(ID, call)?;
-        let to = of.result(ID, out)?;
+        let to = gated::result(ID, (of.dtype, &of.shape()), out)?;
         to.store(&host::swiglu(ID, &of, how)?);
         Ok(())
+    }
+
+    fn flops(&self, call: &Call<'_>) -> f64 {
+        Gated::of(ID, call).map_or(0.0, |of| 2.0 * of.work() as f64)
     }
 
     fn reference(&self, call: &Call<'_>) -> Result<Vec<Vec<f64>>, KernelError> {
