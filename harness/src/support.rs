@@ -209,6 +209,7 @@ mod tests {
             report: None,
             tolerance: None,
             envelope: None,
+            gate: None,
             convention: None,
             composition: None,
             notes: Vec::new(),

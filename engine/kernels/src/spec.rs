@@ -78,7 +78,7 @@ pub struct MetalLaunch {
     pub dtypes: Vec<(&'static str, Dtype)>,
     /// Inputs that are no operands: numbers of the call, and what stands for an operand it lacks.
     pub numbers: Vec<Operand>,
-    /// Shape and dtype of each output.
+    /// Shape and dtype of each output; float32 ones are rounded to the result's dtype by whoever launches.
     pub outputs: Vec<(Dtype, Vec<usize>)>,
     /// Threads in all.
     pub grid: [u32; 3],

@@ -57,11 +57,11 @@ impl Pass<'_> {
     /// The loss and the number of its targets under the residuals that are mounted.
     pub(super) fn loss(&self) -> Result<[Array; 2]> {
         let ids = self.rows.inputs()?;
-        let losses = cross_entropy(&self.network().forward(
-            &ids,
-            &mut self.caches(),
-            &mut TapSink::default(),
-        )?, &self.rows.targets()?, 0.0)?;
+        let losses = cross_entropy(
+            &self.network().forward(&ids, &mut self.caches(), &mut TapSink::default())?,
+            &self.rows.targets()?,
+            0.0,
+        )?;
         self.objective.of(&losses, self.rows)
     }
 

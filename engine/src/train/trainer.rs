@@ -91,11 +91,7 @@ impl<'m> Trainer<'m> {
     /// adapter of scale 0 or with dropout; [`EngineError::NoAdapter`] for one without layers;
     /// [`EngineError::NotStaged`] for a way of training that the network has not;
     /// [`EngineError::NotAutoregressive`].
-    pub fn new(
-        model: &'m mut Model,
-        adapter: &Adapter,
-        options: TrainOptions,
-    ) -> Result<Self> {
+    pub fn new(model: &'m mut Model, adapter: &Adapter, options: TrainOptions) -> Result<Self> {
         model.autoregressive()?;
         options.check(model)?;
         adapter.trainable()?;
@@ -230,9 +226,8 @@ impl Drop for Trainer<'_> {
 
 impl TrainOptions {
     fn check(&self, model: &Model) -> Result<()> {
-        let refused = |option, found: String, wanted| {
-            Err(EngineError::TrainOption { option, found, wanted })
-        };
+        let refused =
+            |option, found: String, wanted| Err(EngineError::TrainOption { option, found, wanted });
         let small = |count: usize| (1..=i32::MAX as usize).contains(&count);
         if self.accumulate == 0 {
             return refused("accumulate", "0".to_owned(), "at least 1");

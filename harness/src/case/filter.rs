@@ -44,7 +44,7 @@ impl Filter {
             Kind::Meta(meta) => meta.quick || !self.quick,
             Kind::Metal(metal) => metal.quick || !self.quick,
             Kind::Trajectory(trajectory) => self.large || !trajectory.large,
-            Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) => true,
+            Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) | Kind::Gate(_) => true,
         }
     }
 }

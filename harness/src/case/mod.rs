@@ -32,7 +32,7 @@ pub use self::{
     metal_file::load as load_metal,
     trajectory::{Bounds, Envelope, NamedPrompt, Trajectory},
 };
-use crate::{meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier};
+use crate::{gate::GateCase, meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier};
 
 /// mlx-lm's default prefill chunk, in tokens.
 pub const DEFAULT_PREFILL_STEP: usize = 2048;
@@ -133,6 +133,8 @@ pub enum Kind {
     Meta(MetaCase),
     /// Runs a Metal kernel without a Mac.
     Metal(MetalCase),
+    /// Looks for evidence about a fused kernel.
+    Gate(GateCase),
 }
 
 /// A model replayed against frozen logits (tiers L1 and L2).
@@ -191,6 +193,7 @@ impl Case {
             Kind::Op(op) => serde_json::json!({ "id": self.id, "op": op }),
             Kind::Meta(meta) => serde_json::json!({ "id": self.id, "meta": meta }),
             Kind::Metal(metal) => serde_json::json!({ "id": self.id, "metal": metal }),
+            Kind::Gate(gate) => serde_json::json!({ "id": self.id, "gate": gate }),
         };
         crate::digest::of_bytes(identity.to_string().as_bytes())
     }
@@ -204,6 +207,7 @@ impl Case {
             Kind::Op(_) => "ref64",
             Kind::Trajectory(_) | Kind::Meta(_) => OWN,
             Kind::Metal(metal) => metal.oracle_name(),
+            Kind::Gate(_) => "ref64",
         }
     }
 
@@ -216,7 +220,8 @@ impl Case {
             | Kind::Trajectory(_)
             | Kind::Op(_)
             | Kind::Meta(_)
-            | Kind::Metal(_) => None,
+            | Kind::Metal(_)
+            | Kind::Gate(_) => None,
         }
     }
 
@@ -232,7 +237,7 @@ impl Case {
 
     /// Whether a golden answers this case.
     pub fn has_golden(&self) -> bool {
-        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_))
+        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_))
     }
 
     /// Whether its golden says that the model itself is right, in no composition but its own.
@@ -244,7 +249,8 @@ impl Case {
             | Kind::Trajectory(_)
             | Kind::Op(_)
             | Kind::Meta(_)
-            | Kind::Metal(_) => false,
+            | Kind::Metal(_)
+            | Kind::Gate(_) => false,
         }
     }
 
@@ -257,7 +263,8 @@ impl Case {
             | Kind::Trajectory(_)
             | Kind::Op(_)
             | Kind::Meta(_)
-            | Kind::Metal(_) => None,
+            | Kind::Metal(_)
+            | Kind::Gate(_) => None,
         }
     }
 
@@ -267,7 +274,9 @@ impl Case {
             Kind::Replay(replay) => replay.degenerate_because.as_deref(),
             Kind::Denoise(denoise) => denoise.degenerate_because.as_deref(),
             Kind::Trajectory(trajectory) => trajectory.degenerate_because.as_deref(),
-            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => None,
+            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_) => {
+                None
+            }
         }
     }
 
@@ -278,7 +287,7 @@ impl Case {
             Kind::Denoise(denoise) => Some(&denoise.model),
             Kind::Deviation(deviation) => Some(&deviation.model),
             Kind::Trajectory(trajectory) => Some(&trajectory.model),
-            Kind::Op(_) | Kind::Metal(_) => None,
+            Kind::Op(_) | Kind::Metal(_) | Kind::Gate(_) => None,
             Kind::Meta(meta) => Some(&meta.model),
         }
     }
@@ -292,7 +301,8 @@ impl Case {
             | Kind::Trajectory(_)
             | Kind::Op(_)
             | Kind::Meta(_)
-            | Kind::Metal(_) => None,
+            | Kind::Metal(_)
+            | Kind::Gate(_) => None,
         }
     }
 
@@ -306,6 +316,7 @@ impl Case {
             Kind::Op(op) => op.calls().iter().map(crate::ops::Call::name).collect(),
             Kind::Meta(meta) => meta.checks(),
             Kind::Metal(metal) => metal.trials().iter().map(crate::metal::Trial::name).collect(),
+            Kind::Gate(gate) => gate.checks(),
         };
         names.into_iter().map(|check| format!("{}/{check}", self.id)).collect()
     }

@@ -7,6 +7,8 @@ pub mod denoise;
 #[cfg(feature = "engine")]
 pub mod deviation;
 #[cfg(feature = "engine")]
+pub mod gate;
+#[cfg(feature = "engine")]
 pub mod l1;
 #[cfg(feature = "engine")]
 pub mod meta;
@@ -37,6 +39,7 @@ pub fn row(job: &Job, id: String, outcome: Outcome) -> Row {
         report: None,
         tolerance: None,
         envelope: None,
+        gate: None,
         convention: None,
         composition: job.case.composition().map(ToString::to_string),
         notes,

@@ -127,7 +127,9 @@ fn draws(class: &ShapeClass, effort: Effort) -> Vec<(&'static [usize], u64)> {
     let other = |at: usize| 1 + at as u64 % (DRAWS - 1);
     let sizes = class.lattice.iter().enumerate();
     match effort {
-        Effort::Quick => sizes.step_by(3).map(|(at, sizes)| (*sizes, at as u64 / 3 % DRAWS)).collect(),
+        Effort::Quick => {
+            sizes.step_by(3).map(|(at, sizes)| (*sizes, at as u64 / 3 % DRAWS)).collect()
+        }
         Effort::Full => sizes.flat_map(|(at, sizes)| [(*sizes, 0), (*sizes, other(at))]).collect(),
     }
 }
@@ -160,9 +162,8 @@ pub fn named(
     name: &str,
 ) -> Result<Vec<(Trial, Expected)>, String> {
     let drawn = draws(class, Effort::Full).into_iter().chain(draws(class, Effort::Quick));
-    let trials = drawn.map(|(sizes, seed)| {
-        (candidate.trial(class, sizes, dtype, seed), Expected::Reference)
-    });
+    let trials = drawn
+        .map(|(sizes, seed)| (candidate.trial(class, sizes, dtype, seed), Expected::Reference));
     let probes = candidate.probes(class, dtype).into_iter();
     let all = trials.chain(probes.map(|probe| (probe.trial, probe.expected)));
     let mut found: Vec<(Trial, Expected)> = Vec::new();
@@ -173,7 +174,10 @@ pub fn named(
     }
     if found.is_empty() {
         let id = candidate.spec().id;
-        return Err(format!("{id} has no trial or probe `{name}` in class {} and {dtype}", class.name));
+        return Err(format!(
+            "{id} has no trial or probe `{name}` in class {} and {dtype}",
+            class.name
+        ));
     }
     Ok(found)
 }

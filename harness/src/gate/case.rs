@@ -84,7 +84,9 @@ impl GateCase {
 
     /// The evidence it gives, in order.
     pub fn evidence(&self) -> Vec<Evidence> {
-        use Evidence::{Engaged, Error, Exactness, Model, Power, Probes, Repeat, Sanity, Speed, Twin};
+        use Evidence::{
+            Engaged, Error, Exactness, Model, Power, Probes, Repeat, Sanity, Speed, Twin,
+        };
         match &self.stage {
             Stage::Trials => vec![Sanity, Exactness, Error, Twin, Probes, Repeat, Engaged],
             Stage::Power { .. } => vec![Power],
@@ -160,13 +162,20 @@ impl GateRow {
 }
 
 /// `mlx-parity case kernel/fused_swiglu/bf16/decode/rows=1 --lever fused_swiglu=mutant:scale_off`
-pub fn replay_line(kernel: &str, dtype: Dtype, class: &str, trial: &str, mutant: Option<&str>) -> String {
+pub fn replay_line(
+    kernel: &str,
+    dtype: Dtype,
+    class: &str,
+    trial: &str,
+    mutant: Option<&str>,
+) -> String {
     let name = format!("kernel/{kernel}/{dtype}/{class}/{trial}");
     let quoted = if name.contains([' ', '(', ')', '*', '[', '\'', '&', ';', '<', '>', '|']) {
         format!("'{name}'")
     } else {
         name
     };
-    let lever = mutant.map(|mutant| format!(" --lever {kernel}=mutant:{mutant}")).unwrap_or_default();
+    let lever =
+        mutant.map(|mutant| format!(" --lever {kernel}=mutant:{mutant}")).unwrap_or_default();
     format!("mlx-parity case {quoted}{lever}")
 }

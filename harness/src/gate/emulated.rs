@@ -4,11 +4,12 @@
 //! composed Metal kernels accumulate; claims of exactness are against Metal's arithmetic, which no CPU has.
 
 use mlx_parity_kernels::{
-    Buffer, Candidate, How, Metal, MetalLaunch, Operand, Probe, Expected, ShapeClass, Trial,
+    Buffer, Candidate, Expected, How, Metal, MetalLaunch, Operand, Probe, ShapeClass, Trial,
     ledger::{Evidence, Verdict},
 };
 use mlx_parity_msl_emu::{
-    EmuError, Fault, Input, Kernel, Launch, Mode, Options, Outcome, Output, Source, TemplateArg, run,
+    EmuError, Fault, Input, Kernel, Launch, Mode, Options, Outcome, Output, Source, TemplateArg,
+    run,
 };
 use mlx_parity_tensor::{Dtype, HostTensor};
 
@@ -42,14 +43,16 @@ type Ran = Result<Vec<HostTensor>, Wrong>;
 enum Wrong {
     /// The kernel is wrong.
     Kernel(String),
+    /// The launch does not take this call; the composed path does.
+    NotTaken,
     /// It could not be run here.
     Machine(String),
 }
 
 impl Emulated<'_> {
     fn run(&self, trial: &Trial) -> Ran {
-        let planned = (self.metal.launch)(&trial.call())
-            .map_err(|error| Wrong::Kernel(error.to_string()))?;
+        let planned =
+            (self.metal.launch)(&trial.call()).map_err(|error| Wrong::Kernel(error.to_string()))?;
         let known = |name: &&'static str| {
             trial.operands.iter().chain(&planned.numbers).find(|operand| operand.name == *name)
         };
@@ -57,7 +60,11 @@ impl Emulated<'_> {
         let operands: Vec<&Operand> = self.metal.inputs.iter().filter_map(known).collect();
         let storages: Vec<HostTensor> = operands.iter().map(|of| storage(&of.buffer)).collect();
         let launch = Launch {
-            inputs: operands.iter().zip(&storages).map(|(of, storage)| viewed(of, storage)).collect(),
+            inputs: operands
+                .iter()
+                .zip(&storages)
+                .map(|(of, storage)| viewed(of, storage))
+                .collect(),
             outputs: planned
                 .outputs
                 .iter()
@@ -82,8 +89,11 @@ impl Emulated<'_> {
         let inputs: Vec<&str> = operands.iter().map(|operand| operand.name).collect();
         let body = Source::new(body.path, body.text);
         let mut kernel = Kernel::new(self.id, body, &inputs, &outputs[..planned.outputs.len()]);
-        let mut defines: String =
-            planned.defines.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
+        let mut defines: String = planned
+            .defines
+            .iter()
+            .map(|(name, value)| format!("#define {name} {value}\n"))
+            .collect();
         if let Some(mutant) = self.mutant {
             defines += &format!("#define MUTANT_{mutant}\n");
         }
@@ -138,7 +148,18 @@ struct Tried {
     probe: Probe,
     exact: Vec<Vec<f64>>,
     baseline: Vec<HostTensor>,
+    /// Dtypes of the results.
+    forms: Vec<Dtype>,
     lattice: bool,
+}
+
+/// An output as the engine takes it: what is accumulated in float32 by atomics is rounded to the result's dtype then.
+fn as_result(found: &HostTensor, dtype: Dtype) -> HostTensor {
+    if found.dtype() == dtype {
+        return found.clone();
+    }
+    let rounded = HostTensor::from_f64_as(dtype, found.shape(), &found.to_f64());
+    rounded.unwrap_or_else(|_| found.clone())
 }
 
 /// E0 and E2 to E5 of a candidate's Metal source, and E9 of its mutants where that is asked.
@@ -167,8 +188,11 @@ pub fn weigh(
         Ok(tallies) => tallies,
         Err(why) => return Ok(missing(&format!("not run: {why}"))),
     };
-    let mut rows: Vec<GateRow> =
-        kinds.iter().filter(|kind| **kind != Evidence::Power).map(|kind| row(case, *kind, &tallies)).collect();
+    let mut rows: Vec<GateRow> = kinds
+        .iter()
+        .filter(|kind| **kind != Evidence::Power)
+        .map(|kind| row(case, *kind, &tallies))
+        .collect();
     if with_mutants {
         let names = spec.mutants.iter().filter(|mutant| mutant.metal);
         let mut reports = Vec::new();
@@ -198,7 +222,8 @@ fn row(case: &GateCase, kind: Evidence, tallies: &Tallies) -> GateRow {
         Some(breach) => {
             let what = format!("{}: {}", breach.trial, breach.what);
             let mut row = GateRow::new(kind, Verdict::Failed, what);
-            row.replay = Some(replay_line(&case.kernel, case.dtype, &case.class, &breach.trial, None) + " --metal");
+            row.replay =
+                Some(replay_line(&case.kernel, case.dtype, &case.class, &breach.trial, None));
             row
         }
         None if count == 0 => GateRow::new(kind, Verdict::NotApplicable, "no such trial"),
@@ -260,18 +285,28 @@ fn one(
     let results = match emulated.run(&of.probe.trial) {
         Ok(results) => results,
         Err(Wrong::Machine(why)) => return Err(why),
+        Err(Wrong::NotTaken) => return Ok(()),
         Err(Wrong::Kernel(what)) => {
-            let kind = if what.starts_with("OrderDependence") { Evidence::Repeat } else { Evidence::Sanity };
+            let kind = if what.starts_with("OrderDependence") {
+                Evidence::Repeat
+            } else {
+                Evidence::Sanity
+            };
             saw(kind, Some(what));
             return Ok(());
         }
     };
-    let answer = Answer { results, misdeeds: Vec::new() };
+    let results = results.iter().zip(&of.forms).map(|(found, dtype)| as_result(found, *dtype));
+    let answer = Answer { results: results.collect(), misdeeds: Vec::new() };
     match &of.probe.expected {
         Expected::Finite => saw(Evidence::Probes, probes::no_nan(&answer.results)),
         Expected::SameAs(other) => match emulated.run(other) {
-            Ok(other) => saw(Evidence::Probes, probes::same(&answer.results, &other)),
+            Ok(other) => {
+                let other = other.iter().zip(&of.forms).map(|(found, dtype)| as_result(found, *dtype));
+                saw(Evidence::Probes, probes::same(&answer.results, &other.collect::<Vec<_>>()));
+            }
             Err(Wrong::Machine(why)) => return Err(why),
+            Err(Wrong::NotTaken) => {}
             Err(Wrong::Kernel(what)) => saw(Evidence::Probes, Some(what)),
         },
         Expected::Reference => {
@@ -279,12 +314,13 @@ fn one(
             saw(Evidence::Repeat, None);
             let kind = if of.lattice { Evidence::Error } else { Evidence::Probes };
             let results = answer.results.iter().zip(&of.baseline).zip(&of.exact);
-            let breach = results.clone().find_map(|((found, baseline), exact)| {
-                error::check(found, baseline, exact).breach
-            });
+            let breach = results
+                .clone()
+                .find_map(|((found, baseline), exact)| error::check(found, baseline, exact).breach);
             saw(kind, breach);
             if dtype == Dtype::F32 && of.lattice {
-                let twin = results.clone().find_map(|((found, _), exact)| twin::check(found, exact).1);
+                let twin =
+                    results.clone().find_map(|((found, _), exact)| twin::check(found, exact).1);
                 saw(Evidence::Twin, twin);
             }
         }
@@ -307,9 +343,10 @@ fn tried(
     all.retain(|(probe, _)| size(candidate, &probe.trial) <= WORK);
     all.sort_by_key(|(probe, lattice)| (!lattice, size(candidate, &probe.trial)));
     let half = all.iter().filter(|(_, lattice)| *lattice).count();
-    let kept = all.into_iter().enumerate().filter(|(at, (_, lattice))| {
-        if *lattice { *at < TRIALS } else { at - half < TRIALS }
-    });
+    let kept = all
+        .into_iter()
+        .enumerate()
+        .filter(|(at, (_, lattice))| if *lattice { *at < TRIALS } else { at - half < TRIALS });
     kept.map(|(_, (probe, lattice))| judged(candidate, probe, lattice)).collect()
 }
 
@@ -321,19 +358,20 @@ fn size(candidate: &dyn Candidate, trial: &Trial) -> usize {
 }
 
 fn judged(candidate: &dyn Candidate, probe: Probe, lattice: bool) -> Result<Tried, String> {
-    if probe.expected != Expected::Reference {
-        return Ok(Tried { probe, exact: Vec::new(), baseline: Vec::new(), lattice });
-    }
     let named = |error: String| format!("{}: {error}", probe.trial.name);
-    let exact = candidate.reference(&probe.trial.call()).map_err(|e| named(e.to_string()))?;
     let forms = candidate.results(&probe.trial.call()).map_err(|e| named(e.to_string()))?;
+    let dtypes = forms.iter().map(|(dtype, _)| *dtype).collect();
+    if probe.expected != Expected::Reference {
+        let (exact, baseline) = (Vec::new(), Vec::new());
+        return Ok(Tried { probe, exact, baseline, forms: dtypes, lattice });
+    }
+    let exact = candidate.reference(&probe.trial.call()).map_err(|e| named(e.to_string()))?;
     let twin = memory::run(candidate, &widened(&probe.trial), How::new()).map_err(named)?;
     let rounded = |(found, (dtype, shape)): (&HostTensor, &(Dtype, Vec<usize>))| {
         HostTensor::from_f64_as(*dtype, shape.clone(), &found.to_f64()).map_err(|e| e.to_string())
     };
-    let baseline =
-        twin.results.iter().zip(&forms).map(rounded).collect::<Result<Vec<_>, _>>()?;
-    Ok(Tried { probe, exact, baseline, lattice })
+    let baseline = twin.results.iter().zip(&forms).map(rounded).collect::<Result<Vec<_>, _>>()?;
+    Ok(Tried { probe, exact, baseline, forms: dtypes, lattice })
 }
 
 /// The same trial with every half widened to float32.
@@ -341,12 +379,12 @@ fn widened(trial: &Trial) -> Trial {
     let mut twin = trial.clone();
     for operand in &mut twin.operands {
         operand.buffer = match &operand.buffer {
-            Buffer::F16(bits) => Buffer::F32(
-                bits.iter().map(|bits| half::f16::from_bits(*bits).to_f32()).collect(),
-            ),
-            Buffer::Bf16(bits) => Buffer::F32(
-                bits.iter().map(|bits| half::bf16::from_bits(*bits).to_f32()).collect(),
-            ),
+            Buffer::F16(bits) => {
+                Buffer::F32(bits.iter().map(|bits| half::f16::from_bits(*bits).to_f32()).collect())
+            }
+            Buffer::Bf16(bits) => {
+                Buffer::F32(bits.iter().map(|bits| half::bf16::from_bits(*bits).to_f32()).collect())
+            }
             other => other.clone(),
         };
     }

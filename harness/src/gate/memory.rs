@@ -42,11 +42,15 @@ pub fn run(candidate: &dyn Candidate, trial: &Trial, how: How) -> Result<Answer,
     if first.iter().any(|(memory, _)| memory.holds(POISONS[0])) {
         let second = once(candidate, trial, how, POISONS[1])?;
         for (k, ((a, _), (b, _))) in first.iter().zip(&second).enumerate() {
-            misdeeds.extend(a.unwritten(b).map(|at| format!("result {k}: element {at} is not written")));
+            misdeeds.extend(
+                a.unwritten(b).map(|at| format!("result {k}: element {at} is not written")),
+            );
         }
     }
     for (k, (memory, _)) in first.iter().enumerate() {
-        misdeeds.extend(memory.trespass().map(|at| format!("result {k}: wrote element {at}, outside of it")));
+        misdeeds.extend(
+            memory.trespass().map(|at| format!("result {k}: wrote element {at}, outside of it")),
+        );
     }
     for (old, new) in before.iter().zip(&trial.operands) {
         if !same_bits(old, new) {

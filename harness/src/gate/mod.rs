@@ -18,6 +18,8 @@ mod replay;
 pub mod roofline;
 pub mod runner;
 pub mod speed;
+#[cfg(test)]
+mod toy;
 pub mod weigh;
 
 #[cfg(test)]

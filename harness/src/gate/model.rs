@@ -69,7 +69,11 @@ fn verdict(report: &EnvelopeReport, screen: u64, dispatches: u64) -> Verdict {
 
 fn told(report: &EnvelopeReport, screen: u64, dispatches: u64, verdict: Verdict) -> String {
     let agreement = report.decided.wilson.map_or(0.0, |interval| interval.low);
-    let kl = if report.excess.high == 0.0 { "0".to_owned() } else { format!("{:.1e}", report.excess.high) };
+    let kl = if report.excess.high == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{:.1e}", report.excess.high)
+    };
     let control = report.again.mean_high;
     let control = if control == 0.0 { "0".to_owned() } else { format!("{control:.1e}") };
     let numbers = format!(

@@ -72,9 +72,9 @@ pub fn weigh(rounds: &[Round], work: Work, roofline: &Roofline) -> Option<Timed>
     let gain: Vec<f64> = composed.iter().zip(&fused).map(|(b, c)| b - c).collect();
     let own: Vec<f64> = logs(|r| r.composed / r.again);
     let ends = |of: &[f64]| {
-        bootstrap.mean(of, &each).map(|i| {
-            (i.percentile.low.min(i.bca.low), i.percentile.high.max(i.bca.high))
-        })
+        bootstrap
+            .mean(of, &each)
+            .map(|i| (i.percentile.low.min(i.bca.low), i.percentile.high.max(i.bca.high)))
     };
     let ((low, high), (own_low, own_high)) = (ends(&gain)?, ends(&own)?);
     let noise = own_low.abs().max(own_high.abs()).exp() - 1.0;
@@ -111,10 +111,13 @@ fn verdict(timed: &Timed, fastest: f64) -> Verdict {
 }
 
 fn told(timed: &Timed, fastest: f64) -> String {
-    let Timed { ratio, interval: Interval { low, high }, noise, of_limit, limit, verdict, .. } = timed;
+    let Timed { ratio, interval: Interval { low, high }, noise, of_limit, limit, verdict, .. } =
+        timed;
     let percent = 100.0 * of_limit;
-    let numbers =
-        format!("{ratio:.2}× [{low:.2}, {high:.2}], noise {:.1} %, {percent:.0} % of {limit}", 100.0 * noise);
+    let numbers = format!(
+        "{ratio:.2}× [{low:.2}, {high:.2}], noise {:.1} %, {percent:.0} % of {limit}",
+        100.0 * noise
+    );
     match verdict {
         Verdict::Held => numbers,
         Verdict::Failed if !(fastest <= 1.0 + SLACK) => {

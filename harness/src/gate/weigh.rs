@@ -199,7 +199,8 @@ impl<'a> Scale<'a> {
 
     /// The answer to a probe and what is wrong with it.
     pub fn probed(&self, probe: &Tried) -> (Option<Answer>, Option<String>) {
-        let (Tried::Near(Known { trial, .. }) | Tried::Same(trial, _) | Tried::Finite(trial)) = probe;
+        let (Tried::Near(Known { trial, .. }) | Tried::Same(trial, _) | Tried::Finite(trial)) =
+            probe;
         let answer = match self.run(trial, Path::Auto) {
             Ok(answer) => answer,
             Err(what) => return (None, Some(what)),
@@ -289,10 +290,14 @@ pub fn told(evidence: Evidence, tally: &Tally, candidate: &dyn Candidate) -> (Ve
         (Evidence::Sanity, _) => {
             (Verdict::Held, format!("{count} runs, guards intact, inputs unchanged, fully written"))
         }
-        (Evidence::Exactness, _) => (Verdict::Held, format!("bits of the baseline in {count} runs")),
+        (Evidence::Exactness, _) => {
+            (Verdict::Held, format!("bits of the baseline in {count} runs"))
+        }
         (Evidence::Error, _) => {
             let (rmse, max, bias) = (number("rmse"), number("max"), number("bias"));
-            let what = format!("rmse {rmse}× baseline, max {max}× (≤ 2), no bias ({bias} σ), {count} runs");
+            let what = format!(
+                "rmse {rmse}× baseline, max {max}× (≤ 2), no bias ({bias} σ), {count} runs"
+            );
             (Verdict::Held, what)
         }
         (Evidence::Twin, _) => (Verdict::Held, format!("{} of {count} trials", number("relative"))),

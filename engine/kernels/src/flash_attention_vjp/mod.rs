@@ -10,7 +10,7 @@ use mlx_parity_tensor::Dtype;
 use crate::call::{Call, Out, View};
 use crate::candidate::{Candidate, Probe, ShapeClass, Trial};
 use crate::error::KernelError;
-use crate::flash_attention::{Attention, CLASSES, SIZES};
+use crate::flash_attention::{Attention, SIZES};
 use crate::how::How;
 use crate::spec::{Claim, Mutant, Source, Spec, source};
 
@@ -146,7 +146,7 @@ impl Candidate for FlashAttentionVjp {
     }
 
     fn classes(&self) -> &'static [ShapeClass] {
-        CLASSES
+        inputs::CLASSES
     }
 
     fn trial(&self, class: &ShapeClass, sizes: &[usize], dtype: Dtype, seed: u64) -> Trial {

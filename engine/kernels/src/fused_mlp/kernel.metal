@@ -105,7 +105,7 @@ if (TILED) {
     for (int i = 0; i < RESULTS; i++) {
       const float value = gated<float>(simd_sum(gates[i]), simd_sum(ups[i]));
       if (lane == i) {
-#if defined(MUTANT_hidden_in_bfloat)
+#if defined(MUTANT_hidden_rounded)
         hidden[base + i] = float(bfloat16_t(value));
 #else
         hidden[base + i] = value;
@@ -117,12 +117,13 @@ if (TILED) {
   threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
 #if defined(MUTANT_outs_unmasked)
-  for (int to = index; to < (outs + THREADS - 1) / THREADS * THREADS; to += THREADS) {
+  const int end = (outs + THREADS - 1) / THREADS * THREADS;
 #elif defined(MUTANT_tail_skipped)
-  for (int to = index; to < outs / TILE * TILE; to += THREADS) {
+  const int end = outs / TILE * TILE;
 #else
-  for (int to = index; to < outs; to += THREADS) {
+  const int end = outs;
 #endif
+  for (int to = index; to < end; to += THREADS) {
     const ulong at = ulong(row) * ulong(outs) + ulong(to);
     float part = adds_residual ? float(residual[at]) : 0.0f;
     for (int i = 0; i < TILE; i += 8) {

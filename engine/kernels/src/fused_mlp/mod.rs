@@ -14,7 +14,7 @@ use crate::error::KernelError;
 use crate::fused_swiglu::{SHARED_MUTANTS, mutant};
 use crate::gated;
 use crate::how::How;
-use crate::spec::{Claim, Spec, source};
+use crate::spec::{Claim, Spec, Spread, source};
 
 const ID: &str = "fused_mlp";
 
@@ -28,7 +28,11 @@ static SPEC: Spec = Spec {
     baseline: "residual + quantized_matmul(silu(quantized_matmul(x, gate)) * quantized_matmul(x, up), down)",
     dtypes: gated::DTYPES,
     backward: None,
-    spread: None,
+    spread: Some(Spread {
+        backend: "metal",
+        ulp: 8,
+        why: "atomic additions in whatever order",
+    }),
     min_rows: 1,
     sources: &[
         source!("fused_mlp/mod.rs"),
@@ -83,6 +87,10 @@ impl Candidate for FusedMlp {
         let to = gated::result(ID, (of.gated.dtype, &of.shape()), out)?;
         to.store(&host::mlp(&of, how)?);
         Ok(())
+    }
+
+    fn flops(&self, call: &Call<'_>) -> f64 {
+        Mlp::of(ID, call).map_or(0.0, |of| 2.0 * (of.gated.work() + of.work()) as f64)
     }
 
     fn reference(&self, call: &Call<'_>) -> Result<Vec<Vec<f64>>, KernelError> {

@@ -9,9 +9,9 @@ use crate::draw::{Draw, Kind};
 use crate::error::KernelError;
 use crate::gated::{self, Gated};
 
-/// Sizes of a trial, in the order of a lattice's entries; `in` is the width of the result too.
+/// Sizes of a trial, in the order of a lattice's entries.
 pub(super) const SIZES: &[&str] =
-    &["rows", "in", "width", "gate_bits", "gate_group", "down_bits", "down_group"];
+    &["rows", "in", "width", "out", "gate_bits", "gate_group", "down_bits", "down_group"];
 
 /// `x`, `gate` and `up`, `down` `[out, width]` and `residual` `[.., out]`.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ impl<'a> Mlp<'a> {
 
 /// A trial of the given sizes.
 pub(super) fn trial(sizes: &[usize], dtype: Dtype, seed: u64, kind: Kind) -> Trial {
-    let &[rows, cols, width, bits, group, down_bits, down_group] = sizes else {
+    let &[rows, cols, width, outputs, bits, group, down_bits, down_group] = sizes else {
         unreachable!("lattices have an entry for each of SIZES")
     };
     let gated = [rows, cols, width, bits, group, bits, group];
@@ -70,8 +70,8 @@ pub(super) fn trial(sizes: &[usize], dtype: Dtype, seed: u64, kind: Kind) -> Tri
     let names = ["down_w", "down_scales", "down_biases"];
     let scale = 1.0 / (width as f32).sqrt();
     let packing = (down_bits as u32, down_group);
-    trial.operands.extend(draw.packed(names, (cols, width), packing, dtype, scale));
-    trial.operands.push(draw.operand("residual", &[rows, cols], dtype, kind, 1.0));
+    trial.operands.extend(draw.packed(names, (outputs, width), packing, dtype, scale));
+    trial.operands.push(draw.operand("residual", &[rows, outputs], dtype, kind, 1.0));
     let Params(params) = &mut trial.params;
     params.extend([("down_bits", down_bits as f64), ("down_group", down_group as f64)]);
     trial.name = gated::name(SIZES, sizes, kind.name());

@@ -28,10 +28,11 @@ if (TILED) {
   gates.clear();
   ups.clear();
 #if defined(MUTANT_last_slice_dropped)
-  for (int column = 0; column + TILE < columns; column += TILE) {
+  const int end = columns - TILE;
 #else
-  for (int column = 0; column < columns; column += TILE) {
+  const int end = columns;
 #endif
+  for (int column = 0; column < end; column += TILE) {
 #if defined(MUTANT_stale_tile)
     if (column == 0) {
       stage(x_tile, x, rows, columns, row, column, index);

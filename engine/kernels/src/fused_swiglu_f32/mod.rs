@@ -75,6 +75,10 @@ impl Candidate for FusedSwigluF32 {
         Ok(())
     }
 
+    fn flops(&self, call: &Call<'_>) -> f64 {
+        Gated::of(ID, call).map_or(0.0, |of| 2.0 * of.work() as f64)
+    }
+
     fn reference(&self, call: &Call<'_>) -> Result<Vec<Vec<f64>>, KernelError> {
         Ok(vec![reference::swiglu(&Gated::of(ID, call)?)])
     }

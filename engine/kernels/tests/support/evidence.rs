@@ -121,6 +121,12 @@ pub fn twin(found: &HostTensor, exact: &[f64]) -> Result<(), String> {
     bounded("float32 twin: max", most(&errors.found), 1e-5 * errors.largest)
 }
 
+/// E5: runs differ by no more than so many ulp of the largest value.
+pub fn spread(found: &HostTensor, spread: f64, times: f64) -> Result<(), String> {
+    let largest = most(&found.to_f64());
+    bounded("spread", spread, times * ulp(found.dtype(), largest))
+}
+
 /// That two results have the same shape and bits.
 pub fn same(found: &HostTensor, wanted: &HostTensor) -> Result<(), String> {
     if found.dtype() != wanted.dtype() || found.shape() != wanted.shape() {

@@ -128,7 +128,8 @@ impl Attention {
         let norms = match &self.qk_norm {
             None => None,
             Some((spec, [q, k])) => {
-                let by_head = matches!(spec.place, QkPlace::BeforeTranspose | QkPlace::AfterTranspose);
+                let by_head =
+                    matches!(spec.place, QkPlace::BeforeTranspose | QkPlace::AfterTranspose);
                 let (Some(q), Some(k), true) = (q.rms(), k.rms(), by_head) else { return Ok(None) };
                 Some([q, k])
             }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use mlx_parity_engine::{LoadOptions, Model, Tokenizer};
+use mlx_parity_engine::{LoadOptions, Model, Tokenizer, kernels};
+use mlx_parity_kernels::{Candidate, ShapeClass};
 use mlx_parity_tensor::HostTensor;
 
 use crate::{
@@ -31,8 +32,18 @@ pub(super) struct Lanes {
     parts: Vec<Part>,
     /// The baseline beside itself.
     pub(super) controls: Controls,
+    /// What levers gave, by name: classes share them.
+    pulled: RefCell<HashMap<String, Rc<Pulled>>>,
     /// Of which prompt each position is.
     pub(super) clusters: Vec<u32>,
+}
+
+/// What a pulled lever gave.
+pub(super) struct Pulled {
+    /// Scored positions.
+    pub(super) positions: Vec<Position>,
+    /// Calls that the kernel took, by class.
+    pub(super) dispatches: HashMap<&'static str, u64>,
 }
 
 type Known = HashMap<String, Rc<Lanes>>;
@@ -60,13 +71,19 @@ impl Lanes {
             base: task.base.clone(),
             parts: Vec::new(),
             controls: Controls::default(),
+            pulled: RefCell::default(),
             clusters: Vec::new(),
         };
         for (cluster, prompt) in task.prompts.iter().enumerate() {
             let ids = ids(&task.folder, &prompt.prompt)?;
             let context = ids.len().checked_sub(task.positions).filter(|context| *context > 0);
             let context = context.ok_or_else(|| {
-                format!("prompt `{}` has {} ids, wanted more than {}", prompt.name, ids.len(), task.positions)
+                format!(
+                    "prompt `{}` has {} ids, wanted more than {}",
+                    prompt.name,
+                    ids.len(),
+                    task.positions
+                )
             })?;
             let logits = lanes.play(&ids, context, &lanes.base, None)?;
             lanes.parts.push(Part { ids, context, logits });
@@ -79,8 +96,23 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// Positions with a lever pulled, of so many prompts.
-    pub(super) fn pulled(&self, lever: &str, prompts: usize) -> Result<Vec<Position>, String> {
+    /// All positions with the lever of a kernel pulled, once in the life of a worker.
+    pub(super) fn pulled(&self, kernel: &'static dyn Candidate) -> Result<Rc<Pulled>, String> {
+        let id = kernel.spec().id;
+        if let Some(known) = self.pulled.borrow().get(id) {
+            return Ok(Rc::clone(known));
+        }
+        kernels::reset_dispatches();
+        let positions = self.under(&format!("{id}=on"), usize::MAX)?;
+        let count = |class: &ShapeClass| (class.name, kernels::dispatches_of(id, class.name));
+        let dispatches = kernel.classes().iter().map(count).collect();
+        let pulled = Rc::new(Pulled { positions, dispatches });
+        self.pulled.borrow_mut().insert(id.to_owned(), Rc::clone(&pulled));
+        Ok(pulled)
+    }
+
+    /// Positions under a lever, of so many prompts.
+    pub(super) fn under(&self, lever: &str, prompts: usize) -> Result<Vec<Position>, String> {
         let mut spelled = self.base.clone();
         let comma = if spelled.levers.is_empty() { "" } else { "," };
         spelled.levers = format!("{}{comma}{lever}", spelled.levers);
@@ -126,7 +158,9 @@ impl Lanes {
 fn ids(folder: &Path, prompt: &Prompt) -> Result<Vec<u32>, String> {
     match prompt {
         Prompt::Ids(ids) => Ok(ids.clone()),
-        Prompt::Text(words) => Tokenizer::load(folder).and_then(|of| of.encode(words)).map_err(text),
+        Prompt::Text(words) => {
+            Tokenizer::load(folder).and_then(|of| of.encode(words)).map_err(text)
+        }
     }
 }
 

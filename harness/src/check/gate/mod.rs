@@ -75,13 +75,16 @@ struct Subject {
 }
 
 fn subject(case: &GateCase) -> Result<Subject, String> {
-    let candidate = candidate(&case.kernel)
-        .ok_or_else(|| format!("there is no kernel `{}`", case.kernel))?;
+    let candidate =
+        candidate(&case.kernel).ok_or_else(|| format!("there is no kernel `{}`", case.kernel))?;
     let class = candidate.classes().iter().find(|class| class.name == case.class);
     let class = class.ok_or_else(|| format!("{} has no class `{}`", case.kernel, case.class))?;
     let digest = candidate.spec().digest();
     if digest != case.digest {
-        return Err(format!("the worker's sources of {} are {digest}, wanted {}", case.kernel, case.digest));
+        return Err(format!(
+            "the worker's sources of {} are {digest}, wanted {}",
+            case.kernel, case.digest
+        ));
     }
     Ok(Subject { candidate, class: *class })
 }
@@ -91,7 +94,10 @@ fn stage(case: &GateCase, subject: &Subject) -> Result<Vec<GateRow>, String> {
         Stage::Trials => trials(case, subject),
         Stage::Power { screen } => {
             let bank = bank(case, subject)?;
-            let clean = Scale { paths: vec![mlx_parity_kernels::Path::Auto], ..Scale::new(subject.candidate, &bank) };
+            let clean = Scale {
+                paths: vec![mlx_parity_kernels::Path::Auto],
+                ..Scale::new(subject.candidate, &bank)
+            };
             let mut reports = mutants::all(subject.candidate, &bank, &clean.weigh());
             if let Some(task) = screen {
                 model::screen(case, task, &mut reports)?;
@@ -99,14 +105,19 @@ fn stage(case: &GateCase, subject: &Subject) -> Result<Vec<GateRow>, String> {
             let (verdict, what) = mutants::finding(&reports);
             Ok(vec![GateRow { mutants: reports, ..GateRow::new(Evidence::Power, verdict, what) }])
         }
-        Stage::Model(task) => model::weigh(case, task),
+        Stage::Model(task) => model::weigh(case, subject.candidate, task),
         Stage::Speed => speed::weigh(case, subject.candidate, &subject.class),
         Stage::Emulated { files, mutants } => {
             emulated::weigh(case, subject.candidate, &subject.class, files, *mutants)
         }
-        Stage::Replay { trial, mutant } => {
-            replayed(subject.candidate, &Engine, &subject.class, case.dtype, trial, mutant.as_deref())
-        }
+        Stage::Replay { trial, mutant } => replayed(
+            subject.candidate,
+            &Engine,
+            &subject.class,
+            case.dtype,
+            trial,
+            mutant.as_deref(),
+        ),
     }
 }
 
@@ -163,7 +174,9 @@ fn engaged(
     }
     let differing = weighed.differing;
     match (subject.candidate.spec().claim, differing) {
-        (Claim::Exact, _) => row(Verdict::Held, "counter moved, the engine's call has the kernel's bits".into()),
+        (Claim::Exact, _) => {
+            row(Verdict::Held, "counter moved, the engine's call has the kernel's bits".into())
+        }
         (Claim::Envelope, 0) => {
             row(Verdict::Failed, "no byte differs from the baseline in any trial".into())
         }

@@ -1,18 +1,20 @@
 //! E7 of one model, and the screen of its mutants.
 
-use mlx_parity_engine::kernels;
-use mlx_parity_kernels::ledger::Evidence;
+use mlx_parity_kernels::{Candidate, ledger::Evidence};
 
 use super::lanes;
 use crate::gate::{GateCase, GateRow, ModelTask, model, mutants::MutantReport};
 
 /// The envelope of a model with the lever pulled.
-pub(super) fn weigh(case: &GateCase, task: &ModelTask) -> Result<Vec<GateRow>, String> {
+pub(super) fn weigh(
+    case: &GateCase,
+    candidate: &'static dyn Candidate,
+    task: &ModelTask,
+) -> Result<Vec<GateRow>, String> {
     let lanes = lanes::of(task)?;
-    kernels::reset_dispatches();
-    let positions = lanes.pulled(&format!("{}=on", case.kernel), usize::MAX)?;
-    let dispatches = kernels::dispatches_of(&case.kernel, &case.class);
-    let found = model::weigh(&positions, &lanes.controls, &lanes.clusters, dispatches);
+    let pulled = lanes.pulled(candidate)?;
+    let dispatches = pulled.dispatches.get(case.class.as_str()).copied().unwrap_or(0);
+    let found = model::weigh(&pulled.positions, &lanes.controls, &lanes.clusters, dispatches);
     let what = format!("{}: {}", task.name, found.what);
     let mut row = GateRow::new(Evidence::Model, found.verdict, what);
     let report = &found.report;
@@ -43,7 +45,7 @@ pub(super) fn screen(
     let lanes = lanes::of(task)?;
     for report in reports.iter_mut().filter(|report| !report.dead) {
         let lever = format!("{}=mutant:{}", case.kernel, report.name);
-        report.screen = Some(model::screen(&lanes.pulled(&lever, 1)?));
+        report.screen = Some(model::screen(&lanes.under(&lever, 1)?));
     }
     Ok(())
 }

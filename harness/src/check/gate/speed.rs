@@ -11,7 +11,9 @@ use mlx_parity_tensor::HostTensor;
 
 use crate::{
     gate::{
-        GateCase, GateRow, evidence::repeat, roofline,
+        GateCase, GateRow,
+        evidence::repeat,
+        roofline,
         roofline::Roofline,
         speed::{self, ROUNDS, Round, Work},
         spread,
@@ -155,7 +157,6 @@ fn time(run: impl FnOnce() -> Result<Results, EngineError>) -> Result<f64, Engin
 
 /// Leaves the allocator in another state than the lane before.
 fn churn(source: &mut Source) {
-    let kept: Vec<Vec<u8>> =
-        (0..8).map(|_| vec![1; 1 << (8 + source.below(12))]).collect();
+    let kept: Vec<Vec<u8>> = (0..8).map(|_| vec![1; 1 << (8 + source.below(12))]).collect();
     std::hint::black_box(&kept);
 }

@@ -30,7 +30,8 @@ pub struct ErrorReport {
 /// Elements where c, b or o is not finite are left to E0.
 pub fn check(found: &HostTensor, baseline: &HostTensor, exact: &[f64]) -> ErrorReport {
     let (c, b) = (found.to_f64(), baseline.to_f64());
-    let largest = exact.iter().filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
+    let largest =
+        exact.iter().filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
     let dtype = found.dtype();
     let bounds = Bounds { times: times(dtype), floor: 2.0 * spacing(dtype, largest) };
     let whole = Errors::of(&c, &b, exact);
@@ -137,13 +138,18 @@ impl Errors {
     }
 
     fn worst(&self, found: &HostTensor, exact: &[f64]) -> String {
-        if found.is_empty() { String::new() } else { super::got_want(found, self.at, exact[self.at]) }
+        if found.is_empty() {
+            String::new()
+        } else {
+            super::got_want(found, self.at, exact[self.at])
+        }
     }
 }
 
 impl Size {
     fn of(errors: impl Iterator<Item = (f64, f64)>, squares_of_o: f64) -> Self {
-        let (mut count, mut sum, mut squares, mut along, mut largest) = (0.0, 0.0, 0.0, 0.0, 0.0f64);
+        let (mut count, mut sum, mut squares, mut along, mut largest) =
+            (0.0, 0.0, 0.0, 0.0, 0.0f64);
         for (error, o) in errors {
             count += 1.0;
             sum += error;

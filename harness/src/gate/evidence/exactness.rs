@@ -26,5 +26,10 @@ fn first(found: &HostTensor, wanted: &HostTensor) -> String {
         format!("{:#0width$x} ({})", of.bits_at(at), of.value_at(at), width = digits + 2)
     };
     let place = super::place(found.shape(), at);
-    format!("{place}: got {}, want {}; {count} of {} differ", told(found), told(wanted), found.len())
+    format!(
+        "{place}: got {}, want {}; {count} of {} differ",
+        told(found),
+        told(wanted),
+        found.len()
+    )
 }

@@ -15,7 +15,8 @@ pub fn check(first: &[HostTensor], again: &[HostTensor], ulp: Option<u32>) -> Op
             return None;
         }
         let (a, b) = (first.to_f64(), again.to_f64());
-        let largest = a.iter().filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
+        let largest =
+            a.iter().filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
         let allowed = f64::from(ulp.unwrap_or(0)) * spacing(first.dtype(), largest);
         let far = |at: &usize| {
             first.bits_at(*at) != again.bits_at(*at) && !((a[*at] - b[*at]).abs() <= allowed)

@@ -15,7 +15,10 @@ pub fn check(answer: &Answer, baseline: &[HostTensor], exact: &[Vec<f64>]) -> Op
     }
     let (found, wanted) = (answer.results.len(), baseline.len());
     if found != wanted || found != exact.len() {
-        return Some(format!("{found} results, the baseline has {wanted}, float64 {}", exact.len()));
+        return Some(format!(
+            "{found} results, the baseline has {wanted}, float64 {}",
+            exact.len()
+        ));
     }
     let results = answer.results.iter().zip(baseline).zip(exact).enumerate();
     results.into_iter().find_map(|(k, ((found, baseline), exact))| {

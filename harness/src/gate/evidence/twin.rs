@@ -13,13 +13,20 @@ pub const BOUND: f64 = 1e-5;
 pub fn check(found: &HostTensor, exact: &[f64]) -> (f64, Option<String>) {
     let values = found.to_f64();
     let finite = |at: &usize| exact[*at].is_finite();
-    let largest = exact.iter().filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
+    let largest =
+        exact.iter().filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
     let error = |at: usize| (values[at] - exact[at]).abs();
     let far = |at: &usize| !(error(*at) <= BOUND * largest);
     let breach = (0..values.len()).filter(finite).find(far);
-    let most = (0..values.len()).filter(finite).map(error).fold(0.0, |most: f64, e| {
-        if e > most || e.is_nan() { e } else { most }
-    });
+    let most = (0..values.len())
+        .filter(finite)
+        .map(error)
+        .fold(0.0, |most: f64, e| if e > most || e.is_nan() { e } else { most });
     let part = if largest > 0.0 { most / largest } else { most };
-    (part, breach.map(|at| format!("{part:.1e} of the largest value ({})", got_want(found, at, exact[at]))))
+    (
+        part,
+        breach.map(|at| {
+            format!("{part:.1e} of the largest value ({})", got_want(found, at, exact[at]))
+        }),
+    )
 }
