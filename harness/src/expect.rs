@@ -177,6 +177,8 @@ mod tests {
             report: None,
             tolerance: None,
             envelope: None,
+            gate: None,
+            gradient: None,
             convention: None,
             composition: None,
             notes: vec![],

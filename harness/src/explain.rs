@@ -111,7 +111,13 @@ fn ask_oracle(oracle: &mut Oracle, job: &Job, step: usize, out: &Path) -> Result
     let request = match &job.case.kind {
         Kind::Replay(replay) => replay_request(replay, &files.model, step, out),
         Kind::Denoise(denoise) => denoised_request(denoise, &files.model, step, out),
-        Kind::Deviation(_) | Kind::Trajectory(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => {
+        Kind::Deviation(_)
+        | Kind::Trajectory(_)
+        | Kind::Op(_)
+        | Kind::Meta(_)
+        | Kind::Metal(_)
+        | Kind::Gate(_)
+            | Kind::Vjp(_) => {
             return Err(ExplainError::NoIntermediates);
         }
     };

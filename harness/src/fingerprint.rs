@@ -63,6 +63,11 @@ impl Fingerprint {
         format!("mlx-{}-{}-{place}", self.mlx, self.backend)
     }
 
+    /// The chip's name as a part of a file name.
+    pub fn chip_slug(&self) -> String {
+        slug(&self.chip)
+    }
+
     /// Can an answer from there be compared bit for bit with one from here? Says why not.
     pub fn unfit(&self, here: &Self) -> Option<String> {
         if self.class() != here.class() {

@@ -9,6 +9,12 @@ pub mod kl {}
 #[doc = include_str!("../guide/metal-on-linux.md")]
 pub mod metal_on_linux {}
 
+#[doc = include_str!("../guide/gate.md")]
+pub mod gate {}
+
+#[doc = include_str!("../guide/gradients.md")]
+pub mod gradients {}
+
 #[doc = include_str!("../guide/bisect.md")]
 pub mod bisect {}
 

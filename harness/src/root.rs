@@ -56,6 +56,16 @@ impl Root {
         self.0.join("goldens/tolerances.toml")
     }
 
+    /// `goldens/gate.toml`: the models that the gate asks.
+    pub fn gate_file(&self) -> PathBuf {
+        self.0.join("goldens/gate.toml")
+    }
+
+    /// `goldens/ledger.toml`: accepted decisions about kernels.
+    pub fn ledger_file(&self) -> PathBuf {
+        self.0.join("goldens/ledger.toml")
+    }
+
     /// Committed goldens.
     pub fn frozen(&self) -> PathBuf {
         self.0.join("goldens/frozen")

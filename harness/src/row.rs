@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     compare::{BitReport, ToleranceReport},
     envelope::EnvelopeReport,
+    gate::GateRow,
+    gradcheck::GradientReport,
 };
 
 /// Version of the row format; a reader refuses any other.
@@ -28,12 +30,14 @@ pub enum Tier {
     Meta,
     /// Metal kernels, emulated on the CPU.
     Metal,
+    /// Evidence about fused kernels.
+    Gate,
 }
 
 impl Tier {
     /// Every tier in the order reports use.
-    pub const ALL: [Self; 7] =
-        [Self::Ops, Self::L1, Self::L2, Self::L3, Self::Vjp, Self::Meta, Self::Metal];
+    pub const ALL: [Self; 8] =
+        [Self::Ops, Self::L1, Self::L2, Self::L3, Self::Vjp, Self::Meta, Self::Metal, Self::Gate];
 
     /// The name used in ids and on the command line.
     pub const fn name(self) -> &'static str {
@@ -45,6 +49,7 @@ impl Tier {
             Self::Vjp => "vjp",
             Self::Meta => "meta",
             Self::Metal => "metal",
+            Self::Gate => "gate",
         }
     }
 
@@ -165,6 +170,12 @@ pub struct Row {
     /// The distance from a frozen trajectory and its bounds, for envelopes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope: Option<EnvelopeReport>,
+    /// What the gate found, for its evidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateRow>,
+    /// The gradients beside finite differences, for tier vjp.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient: Option<GradientReport>,
     /// The known wrong convention that the answer follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convention: Option<String>,

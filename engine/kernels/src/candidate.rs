@@ -91,6 +91,12 @@ pub trait Candidate: Sync {
     /// [`KernelError::Malformed`].
     fn reference(&self, call: &Call<'_>) -> Result<Vec<Vec<f64>>, KernelError>;
 
+    /// Floating-point operations of a call's products, two for each multiplication and addition: what no machine does
+    /// faster than its largest matrix product. 0 where they do not matter.
+    fn flops(&self, _call: &Call<'_>) -> f64 {
+        0.0
+    }
+
     /// Names of the sizes in a lattice.
     fn sizes(&self) -> &'static [&'static str];
 

@@ -45,7 +45,8 @@ impl Row {
             let here = |lane| if lane < LOOKED_UP { sum(first * LOOKED_UP + lane) } else { 0.0 };
             std::array::from_fn(here)
         };
-        let which = |at: usize| std::array::from_fn(|word| ((at * block + word * per) / group) as u32);
+        let which =
+            |at: usize| std::array::from_fn(|word| ((at * block + word * per) / group) as u32);
         Self {
             x: (0..x.len().div_ceil(block) * per).map(lay).collect(),
             sums: (0..weights.groups().div_ceil(LOOKED_UP)).map(eight).collect(),
@@ -104,10 +105,9 @@ fn dot<S: Simd, const BITS: u32>(
     let last = words.len() * per / x.group - 1;
     for (eight, sums) in x.sums.iter().enumerate() {
         let at = eight * LOOKED_UP;
-        let biases = simd.first((last + 1 - at).min(LOOKED_UP)).select(
-            simd.load(lanes_at(biases, at)),
-            simd.splat(0.0),
-        );
+        let biases = simd
+            .first((last + 1 - at).min(LOOKED_UP))
+            .select(simd.load(lanes_at(biases, at)), simd.splat(0.0));
         offset = biases.mul_add(simd.load(sums), offset);
         let scales = simd.load(lanes_at(scales, at));
         for (groups, (words, x)) in x.groups.iter().zip(&mut blocks) {

@@ -162,9 +162,12 @@ impl Operand {
             Buffer::U32(of) => Buffer::U32(spread(of, width, u32::MAX)),
             Buffer::I32(of) => Buffer::I32(spread(of, width, -1)),
         };
-        let mut strides = Self::new(self.name, self.shape.as_slice(), Buffer::F32(Vec::new())).strides;
+        let mut strides =
+            Self::new(self.name, self.shape.as_slice(), Buffer::F32(Vec::new())).strides;
         let leading = strides.len().saturating_sub(1);
-        strides[..leading].iter_mut().for_each(|stride| *stride = *stride / width * (width + BEHIND));
+        strides[..leading]
+            .iter_mut()
+            .for_each(|stride| *stride = *stride / width * (width + BEHIND));
         Self { name: self.name, buffer, offset: BEFORE, shape: self.shape.clone(), strides }
     }
 }

@@ -4,7 +4,7 @@ use mlx_parity_tensor::Dtype;
 
 use crate::affine::Packed;
 use crate::call::{Call, Out, Params, View};
-use crate::candidate::{ShapeClass, Trial};
+use crate::candidate::Trial;
 use crate::draw::{Draw, Kind};
 use crate::error::KernelError;
 use crate::exact;
@@ -73,30 +73,7 @@ impl<'a> Gated<'a> {
 
     /// Shape of `silu(gate(x)) · up(x)`.
     pub fn shape(&self) -> Vec<usize> {
-        let mut shape = self.x.shape.to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = self.gate.rows;
-        }
-        shape
-    }
-
-    /// The memory of the one result.
-    ///
-    /// # Errors
-    /// [`KernelError::Malformed`] where it is of another dtype or length, or there is not one.
-    pub fn result<'b, 'c>(
-        &self,
-        kernel: &'static str,
-        out: &'b mut [Out<'c>],
-    ) -> Result<&'b mut Out<'c>, KernelError> {
-        let wanted: usize = self.shape().iter().product();
-        match out {
-            [out] if out.dtype() == self.dtype && out.len() == wanted => Ok(out),
-            _ => Err(KernelError::Malformed {
-                kernel,
-                what: format!("the result is not one of {wanted} elements of {}", self.dtype),
-            }),
-        }
+        with_last(self.x.shape, self.gate.rows)
     }
 
     /// Multiply-adds of both projections.
@@ -107,6 +84,31 @@ impl<'a> Gated<'a> {
     /// The class of the call.
     pub fn class(&self) -> &'static str {
         class(self.rows, [self.gate.bits, self.up.bits])
+    }
+}
+
+/// A shape with another last extent.
+pub(crate) fn with_last(shape: &[usize], last: usize) -> Vec<usize> {
+    let leading = &shape[..shape.len().saturating_sub(1)];
+    leading.iter().copied().chain([last]).collect()
+}
+
+/// The memory of the one result of a call.
+///
+/// # Errors
+/// [`KernelError::Malformed`] where it is of another dtype or length, or there is not one.
+pub(crate) fn result<'a, 'b>(
+    kernel: &'static str,
+    (dtype, shape): (Dtype, &[usize]),
+    out: &'a mut [Out<'b>],
+) -> Result<&'a mut Out<'b>, KernelError> {
+    let wanted: usize = shape.iter().product();
+    match out {
+        [out] if out.dtype() == dtype && out.len() == wanted => Ok(out),
+        _ => Err(KernelError::Malformed {
+            kernel,
+            what: format!("the result is not one of {wanted} elements of {dtype}"),
+        }),
     }
 }
 
@@ -162,12 +164,12 @@ pub(crate) fn trial(sizes: &[usize], dtype: Dtype, seed: u64, kind: Kind) -> Tri
     let params = [gate_bits, gate_group, up_bits, up_group].map(|number| number as f64);
     let names = ["gate_bits", "gate_group", "up_bits", "up_group"];
     let params = Params(names.into_iter().zip(params).collect());
-    Trial { name: name(sizes, kind.name()), operands, params }
+    Trial { name: name(SIZES, sizes, kind.name()), operands, params }
 }
 
 /// Name of a trial.
-pub(crate) fn name(sizes: &[usize], what: &str) -> String {
-    let sizes = SIZES.iter().zip(sizes).map(|(name, size)| format!("{name}={size}"));
+pub(crate) fn name(names: &[&str], sizes: &[usize], what: &str) -> String {
+    let sizes = names.iter().zip(sizes).map(|(name, size)| format!("{name}={size}"));
     format!("{}/{what}", sizes.collect::<Vec<_>>().join(","))
 }
 

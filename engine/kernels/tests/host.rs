@@ -1,29 +1,24 @@
-//! Host kernels: each holds on its lattice and its probes, and each of its bugs is rejected there.
+//! Host kernels: each of the list holds on its lattice and its probes, and each of its bugs is rejected there.
 
 mod support;
 
-use mlx_parity_kernels::How;
+use mlx_parity_kernels::{CANDIDATES, How};
 use mlx_parity_tensor::Dtype;
 use rstest::rstest;
 
 use support::host::Hosted;
 
-const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
-
 #[rstest]
-fn host_kernels_hold(
-    #[values("fused_geglu", "fused_geglu_vjp")] id: &str,
-    #[values(Dtype::F32, Dtype::F16, Dtype::Bf16)] dtype: Dtype,
-) {
-    Hosted::of(id).holds(dtype);
+fn host_kernels_hold(#[values(Dtype::F32, Dtype::F16, Dtype::Bf16)] dtype: Dtype) {
+    let takes = CANDIDATES.iter().filter(|candidate| candidate.spec().dtypes.contains(&dtype));
+    takes.for_each(|candidate| Hosted(*candidate).holds(dtype));
 }
 
-#[rstest]
-#[case("fused_geglu")]
-#[case("fused_geglu_vjp")]
-fn host_mutants_are_rejected(#[case] id: &str) {
-    if How::MUTANTS {
-        let survivors = Hosted::of(id).survivors(&DTYPES);
-        assert!(survivors.is_empty(), "{id}: nothing rejects {survivors:?}");
+#[test]
+fn host_mutants_are_rejected() {
+    for candidate in CANDIDATES.iter().filter(|_| How::MUTANTS) {
+        let spec = candidate.spec();
+        let survivors = Hosted(*candidate).survivors(spec.dtypes);
+        assert!(survivors.is_empty(), "{}: nothing rejects {survivors:?}", spec.id);
     }
 }

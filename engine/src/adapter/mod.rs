@@ -101,7 +101,11 @@ impl Adapter {
     /// Refuses an adapter that the training path cannot train.
     pub(crate) fn trainable(&self) -> Result<(), EngineError> {
         if self.config.scale == 0.0 {
-            return Err(self.file.unsupported("lora_parameters.scale", 0, "a number that is not 0"));
+            return Err(self.file.unsupported(
+                "lora_parameters.scale",
+                0,
+                "a number that is not 0",
+            ));
         }
         match self.config.dropout {
             Some(dropout) if dropout != 0.0 => {

@@ -11,6 +11,7 @@ mod defaults;
 mod host;
 mod launch;
 mod policy;
+mod prepared;
 pub(crate) mod sites;
 
 pub use baseline::baseline;
@@ -18,5 +19,6 @@ pub use counters::{dispatches, dispatches_of, reset_dispatches};
 pub use defaults::here;
 pub use launch::{call, run};
 pub use policy::{ENVIRONMENT, Lever, Policy, Switch};
+pub use prepared::{Prepared, Results};
 
 pub(crate) use policy::{Active, scope};

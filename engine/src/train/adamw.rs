@@ -72,7 +72,8 @@ impl AdamW {
         gradients: &[Array],
     ) -> Result<Vec<Array>, EngineError> {
         if self.means.is_empty() {
-            let still = |a: &Array| Ok([zeros(a.shape(), a.dtype())?, zeros(a.shape(), a.dtype())?]);
+            let still =
+                |a: &Array| Ok([zeros(a.shape(), a.dtype())?, zeros(a.shape(), a.dtype())?]);
             self.means = gradients.iter().map(still).collect::<Result<_, EngineError>>()?;
         }
         let (steps, mut updated) = (self.steps + 1, Vec::with_capacity(parameters.len()));

@@ -7,6 +7,7 @@ use mlx_rs::Array;
 use super::batch::Rows;
 use super::closure::Result;
 use super::function::{Scope, scope};
+use super::kernels::flash_cce;
 use super::objective::Objective;
 use super::pairs::{Pairs, Part};
 use crate::array::detach_copy;
@@ -41,6 +42,8 @@ pub(super) struct Pass<'a> {
     pub(super) objective: Objective,
     /// Positions whose logits are in memory at a time; all where absent.
     pub(super) head_chunk: Option<i32>,
+    /// Whether a kernel computes losses without logits.
+    pub(super) flash_head: bool,
 }
 
 /// Loss, number of targets, and the gradient of every matrix, not yet evaluated but where it says so.
@@ -54,17 +57,20 @@ impl Pass<'_> {
     /// The loss and the number of its targets under the residuals that are mounted.
     pub(super) fn loss(&self) -> Result<[Array; 2]> {
         let ids = self.rows.inputs()?;
-        let losses = cross_entropy(&self.network().forward(
-            &ids,
-            &mut self.caches(),
-            &mut TapSink::default(),
-        )?, &self.rows.targets()?, 0.0)?;
+        let losses = cross_entropy(
+            &self.network().forward(&ids, &mut self.caches(), &mut TapSink::default())?,
+            &self.rows.targets()?,
+            0.0,
+        )?;
         self.objective.of(&losses, self.rows)
     }
 
     /// The loss of the matrices `values`, and its gradients.
     pub(super) fn run(&self, backward: Backward, values: &[Array]) -> Result<Graded> {
         match backward {
+            Backward::Whole if self.flash_head => {
+                self.by_layers(values, self.staged("the kernel flash_cce")?, false)
+            }
             Backward::Whole if self.head_chunk.is_none() => self.whole(values),
             Backward::Whole => self.by_layers(values, self.staged("a chunked head")?, false),
             Backward::Checkpointed => self.by_layers(values, self.staged("checkpointing")?, true),
@@ -156,18 +162,16 @@ impl Pass<'_> {
         ops::eval(values_of_head.iter().chain(&found).chain(&gradients))?;
         let mut cotangent = boundary(&found[0])?;
         drop(found);
-        for (run, below) in runs.iter().zip(&boundaries).rev() {
-            let part = part_of(run);
-            // The stream below the lowest layer that is trained needs no gradient.
-            let lowest = pairs.lowest().is_none_or(|lowest| run.contains(&lowest));
+        // The stream below the lowest layer that is trained needs no gradient.
+        let bottom = pairs.lowest().unwrap_or(layers);
+        let trained = runs.iter().zip(&boundaries).filter(|(run, _)| run.end > bottom);
+        for (run, below) in trained.rev() {
+            let (part, lowest) = (part_of(run), run.contains(&bottom));
             let (mut own, under) =
                 self.segment(staged, run, part, below, part.share(values), &cotangent, lowest)?;
             own.append(&mut gradients);
             gradients = own;
-            match under {
-                Some(under) => cotangent = under,
-                None => break,
-            }
+            cotangent = under.unwrap_or(cotangent);
         }
         let [loss, targets] = [0, 1].map(|i| values_of_head[i].clone());
         Ok(Graded { loss, targets, gradients })
@@ -229,6 +233,10 @@ impl Pass<'_> {
         inputs: &[Array],
     ) -> Result<[Array; 2]> {
         let targets = self.rows.targets()?;
+        if self.flash_head {
+            part.mount(&inputs[1..]);
+            return self.objective.of(&flash_losses(staged, &inputs[0], &targets)?, self.rows);
+        }
         let all = [inputs, &[targets]].concat();
         let losses = move |inputs: &[Array]| {
             let (h, targets) = (&inputs[0], &inputs[inputs.len() - 1]);
@@ -255,6 +263,17 @@ impl Pass<'_> {
         };
         self.objective.of(&losses, self.rows)
     }
+}
+
+/// Cross entropies `[rows, positions]` of the stream behind the last layer, by the kernel.
+fn flash_losses(staged: &dyn Staged, h: &Array, targets: &Array) -> Result<Array> {
+    let Some((normed, weight)) = staged.factors(h)? else {
+        let wanted = "logits that are one product, of a matrix without an adapter";
+        return Err(ops::refused("flash_cce", "another head", wanted));
+    };
+    let hidden = ops::reshape(&normed, &[-1, normed.dim(-1)])?;
+    let losses = flash_cce(&hidden, &weight, &ops::reshape(targets, &[-1])?)?;
+    ops::reshape(&losses, targets.shape())
 }
 
 fn graded((values, gradients): (Vec<Array>, Vec<Array>)) -> Result<Graded> {

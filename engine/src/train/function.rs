@@ -63,8 +63,7 @@ impl<'scope> Scope<'scope, '_> {
             // SAFETY: closure, numbers and inputs outlive the calls, which fill handles that are ours.
             unsafe {
                 let (first, count) = (arguments.as_ptr(), arguments.len());
-                let made =
-                    mlx_sys::mlx_value_and_grad(&raw mut graded, closure.0, first, count);
+                let made = mlx_sys::mlx_value_and_grad(&raw mut graded, closure.0, first, count);
                 if made != 0 {
                     return made;
                 }
@@ -124,7 +123,8 @@ impl<'scope> Scope<'scope, '_> {
         // SAFETY: the lifetime is dropped from the type only. The shelf below is the one owner MLX knows,
         // and it is emptied when this scope ends, which is before `'scope` does: the function `scope`
         // owns it, so it cannot be leaked.
-        let function = unsafe { std::mem::transmute::<Rc<Body<'scope>>, Rc<Body<'static>>>(function) };
+        let function =
+            unsafe { std::mem::transmute::<Rc<Body<'scope>>, Rc<Body<'static>>>(function) };
         let shelf = Shelf::holding(function);
         self.shelves.borrow_mut().push(Rc::clone(&shelf));
         Closure::new(shelf)

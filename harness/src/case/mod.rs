@@ -17,6 +17,7 @@ mod op_file;
 mod toml_dir;
 mod trajectory;
 mod trajectory_file;
+mod vjp_file;
 
 use std::path::{Path, PathBuf};
 
@@ -31,14 +32,20 @@ pub use self::{
     filter::{Filter, parse_shard},
     metal_file::load as load_metal,
     trajectory::{Bounds, Envelope, NamedPrompt, Trajectory},
+    vjp_file::uncovered,
 };
-use crate::{meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier};
+use crate::{
+    gate::GateCase, gradcheck::VjpCase, meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier,
+};
 
 /// mlx-lm's default prefill chunk, in tokens.
 pub const DEFAULT_PREFILL_STEP: usize = 2048;
 
 /// The oracle that is the engine itself: its own frozen answers, and the same answer along another path.
 pub const OWN: &str = "self";
+
+/// The oracle of gradients: finite differences in float64, of ref64, of MLX or of a kernel's reference.
+pub const DIFFERENCES: &str = "differences";
 
 /// What the model is prompted with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +140,10 @@ pub enum Kind {
     Meta(MetaCase),
     /// Runs a Metal kernel without a Mac.
     Metal(MetalCase),
+    /// Looks for evidence about a fused kernel.
+    Gate(GateCase),
+    /// Compares gradients with finite differences.
+    Vjp(VjpCase),
 }
 
 /// A model replayed against frozen logits (tiers L1 and L2).
@@ -191,6 +202,8 @@ impl Case {
             Kind::Op(op) => serde_json::json!({ "id": self.id, "op": op }),
             Kind::Meta(meta) => serde_json::json!({ "id": self.id, "meta": meta }),
             Kind::Metal(metal) => serde_json::json!({ "id": self.id, "metal": metal }),
+            Kind::Gate(gate) => serde_json::json!({ "id": self.id, "gate": gate }),
+            Kind::Vjp(vjp) => serde_json::json!({ "id": self.id, "vjp": vjp }),
         };
         crate::digest::of_bytes(identity.to_string().as_bytes())
     }
@@ -204,6 +217,8 @@ impl Case {
             Kind::Op(_) => "ref64",
             Kind::Trajectory(_) | Kind::Meta(_) => OWN,
             Kind::Metal(metal) => metal.oracle_name(),
+            Kind::Gate(_) => "ref64",
+            Kind::Vjp(_) => DIFFERENCES,
         }
     }
 
@@ -216,7 +231,9 @@ impl Case {
             | Kind::Trajectory(_)
             | Kind::Op(_)
             | Kind::Meta(_)
-            | Kind::Metal(_) => None,
+            | Kind::Metal(_)
+            | Kind::Gate(_)
+            | Kind::Vjp(_) => None,
         }
     }
 
@@ -232,7 +249,7 @@ impl Case {
 
     /// Whether a golden answers this case.
     pub fn has_golden(&self) -> bool {
-        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_))
+        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_) | Kind::Vjp(_))
     }
 
     /// Whether its golden says that the model itself is right, in no composition but its own.
@@ -244,7 +261,9 @@ impl Case {
             | Kind::Trajectory(_)
             | Kind::Op(_)
             | Kind::Meta(_)
-            | Kind::Metal(_) => false,
+            | Kind::Metal(_)
+            | Kind::Gate(_)
+            | Kind::Vjp(_) => false,
         }
     }
 
@@ -257,7 +276,9 @@ impl Case {
             | Kind::Trajectory(_)
             | Kind::Op(_)
             | Kind::Meta(_)
-            | Kind::Metal(_) => None,
+            | Kind::Metal(_)
+            | Kind::Gate(_)
+            | Kind::Vjp(_) => None,
         }
     }
 
@@ -267,7 +288,11 @@ impl Case {
             Kind::Replay(replay) => replay.degenerate_because.as_deref(),
             Kind::Denoise(denoise) => denoise.degenerate_because.as_deref(),
             Kind::Trajectory(trajectory) => trajectory.degenerate_because.as_deref(),
-            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => None,
+            Kind::Deviation(_)
+            | Kind::Op(_)
+            | Kind::Meta(_)
+            | Kind::Metal(_)
+            | Kind::Gate(_) | Kind::Vjp(_) => None,
         }
     }
 
@@ -278,7 +303,7 @@ impl Case {
             Kind::Denoise(denoise) => Some(&denoise.model),
             Kind::Deviation(deviation) => Some(&deviation.model),
             Kind::Trajectory(trajectory) => Some(&trajectory.model),
-            Kind::Op(_) | Kind::Metal(_) => None,
+            Kind::Op(_) | Kind::Metal(_) | Kind::Gate(_) | Kind::Vjp(_) => None,
             Kind::Meta(meta) => Some(&meta.model),
         }
     }
@@ -292,7 +317,9 @@ impl Case {
             | Kind::Trajectory(_)
             | Kind::Op(_)
             | Kind::Meta(_)
-            | Kind::Metal(_) => None,
+            | Kind::Metal(_)
+            | Kind::Gate(_)
+            | Kind::Vjp(_) => None,
         }
     }
 
@@ -306,6 +333,8 @@ impl Case {
             Kind::Op(op) => op.calls().iter().map(crate::ops::Call::name).collect(),
             Kind::Meta(meta) => meta.checks(),
             Kind::Metal(metal) => metal.trials().iter().map(crate::metal::Trial::name).collect(),
+            Kind::Gate(gate) => gate.checks(),
+            Kind::Vjp(vjp) => vjp.points().iter().map(crate::gradcheck::Point::name).collect(),
         };
         names.into_iter().map(|check| format!("{}/{check}", self.id)).collect()
     }

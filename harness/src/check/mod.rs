@@ -7,6 +7,8 @@ pub mod denoise;
 #[cfg(feature = "engine")]
 pub mod deviation;
 #[cfg(feature = "engine")]
+pub mod gate;
+#[cfg(feature = "engine")]
 pub mod l1;
 #[cfg(feature = "engine")]
 pub mod meta;
@@ -15,6 +17,7 @@ pub mod metal;
 pub mod ops;
 #[cfg(feature = "engine")]
 pub mod trajectory;
+pub mod vjp;
 
 use crate::{
     row::{FAULT, Outcome, ROW_SCHEMA, Row},
@@ -37,6 +40,8 @@ pub fn row(job: &Job, id: String, outcome: Outcome) -> Row {
         report: None,
         tolerance: None,
         envelope: None,
+        gate: None,
+        gradient: None,
         convention: None,
         composition: job.case.composition().map(ToString::to_string),
         notes,

@@ -24,6 +24,10 @@ pub struct Args {
     /// Make the engine wrong on purpose (debug builds)
     #[arg(long, value_name = "NAME")]
     pub fault: Option<String>,
+    /// The bug that a kernel is to have, `KERNEL=mutant:NAME`, where NAME is a trial `kernel/KERNEL/DTYPE/CLASS/TRIAL` of
+    /// the gate (debug builds)
+    #[arg(long, value_name = "LEVER")]
+    pub lever: Option<String>,
     /// Limit for the case, in seconds
     #[arg(long, value_name = "S", default_value_t = 120)]
     pub timeout: u64,
@@ -31,6 +35,14 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(common: &Common, args: &Args) -> Result {
+    if let Some(trial) = args.name.strip_prefix(super::replay::PREFIX) {
+        return super::replay::run(trial, args.lever.as_deref(), args.timeout);
+    }
+    if args.lever.is_some() {
+        return Err(Failure::usage(
+            "--lever is for trials of kernels, kernel/KERNEL/DTYPE/CLASS/TRIAL",
+        ));
+    }
     let root = common.root()?;
     let usage = |error: case::CaseError| Failure::new(ExitCode::Usage, error);
     let registry = Registry::load(&root).map_err(usage)?;

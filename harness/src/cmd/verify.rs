@@ -23,7 +23,7 @@ pub struct Args {
     /// Only these tiers: ops, l1, l2, l3, vjp, meta, metal
     #[arg(long, value_delimiter = ',')]
     pub tier: Vec<Tier>,
-    /// Of tiers ops, meta and metal, only the quick cases
+    /// Of tiers ops, vjp, meta and metal, only the quick cases
     #[arg(long)]
     pub quick: bool,
     /// The large cases too: ops of 2^31 elements and more, which need tens of gigabytes of memory, and

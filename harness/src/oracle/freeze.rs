@@ -75,7 +75,11 @@ pub fn freeze(
             denoised(oracle, case, denoise, folders.model, &scratch).map(Answered::from)
         }
         Kind::Deviation(deviation) => deviated(oracle, deviation, folders, &scratch),
-        Kind::Trajectory(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) => {
+        Kind::Trajectory(_)
+        | Kind::Op(_)
+        | Kind::Meta(_)
+        | Kind::Metal(_)
+        | Kind::Gate(_) | Kind::Vjp(_) => {
             Err(unasked(oracle, "a case that this oracle does not answer"))
         }
     };

@@ -17,7 +17,7 @@ const NAMES: &[&str] = &["gate", "up", "cotangent"];
 /// The kernel.
 ///
 /// Operands `gate`, `up` and `cotangent` `[.., width]` of one shape and dtype, any strides; results `dgate` and
-/// `dup` of that shape and dtype, each computed in f32 and rounded once.
+/// `dup` of that shape and dtype, each computed in float64.
 #[derive(Debug)]
 pub struct FusedGegluVjp;
 
@@ -37,7 +37,6 @@ const SPEC: Spec = Spec {
         source!("fused_geglu/inputs.rs"),
         source!("draw.rs"),
         source!("numbers.rs"),
-        source!("numbers/exp.rs"),
         source!("parallel.rs"),
         source!("rows.rs"),
     ],

@@ -22,7 +22,8 @@ pub(crate) fn swiglu(
 ) -> Result<Vec<f32>, KernelError> {
     let width = Width::choose(kernel, how.path)?;
     let x = of.activations(how);
-    let (gate, up) = if how.is("gate_up_swapped") { (&of.up, &of.gate) } else { (&of.gate, &of.up) };
+    let (gate, up) =
+        if how.is("gate_up_swapped") { (&of.up, &of.gate) } else { (&of.gate, &of.up) };
     let mut out = vec![0.0; of.rows * gate.rows];
     if of.rows == 1 && Row::takes(gate, how) && Row::takes(up, how) {
         let rows = [Row::new(&x, gate), Row::new(&x, up)];

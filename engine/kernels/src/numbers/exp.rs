@@ -27,10 +27,8 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::F) -> S::F {
     let series =
         more.into_iter().fold(simd.splat(first), |sum, next| sum.mul_add(rest, simd.splat(next)));
     let fraction = series.mul_add(rest * rest, rest) + simd.splat(1.0);
-    // 2^128 is no float: half of the power first.
-    let half = exponent - exponent.same(1);
-    let power = ((half + half.same(127)) << 23).floats();
-    let value = fraction * power * simd.splat(2.0);
+    // The power goes straight into the exponent: both bounds leave the sum within those of normal numbers.
+    let value = (fraction.bits() + (exponent << 23)).floats();
     let value = x.lt(simd.splat(LOWEST)).select(simd.splat(0.0), value);
     simd.splat(HIGHEST).lt(x).select(simd.splat(f32::INFINITY), value)
 }

@@ -80,6 +80,16 @@ fn bounded(what: &str, error: f64, bound: f64) -> Result<(), String> {
 
 /// One result against float64 and its baseline: classes, then E2, whole and row by row, then bias.
 pub fn near(found: &HostTensor, exact: &[f64], baseline: &[f64]) -> Result<(), String> {
+    near_within(found, exact, baseline, 2.0)
+}
+
+/// [`near`] with a floor of so many ulp of the largest value.
+pub fn near_within(
+    found: &HostTensor,
+    exact: &[f64],
+    baseline: &[f64],
+    floor: f64,
+) -> Result<(), String> {
     let values = found.to_f64();
     if values.len() != exact.len() || baseline.len() != exact.len() {
         return Err(format!("{} elements, wanted {}", values.len(), exact.len()));
@@ -92,7 +102,7 @@ pub fn near(found: &HostTensor, exact: &[f64], baseline: &[f64]) -> Result<(), S
     }
     let dtype = found.dtype();
     let whole = Errors::of(&values, baseline, exact);
-    let floor = 2.0 * ulp(dtype, whole.largest);
+    let floor = floor * ulp(dtype, whole.largest);
     whole.hold(dtype, floor)?;
     whole.unbiased(dtype)?;
     let width = found.shape().last().copied().unwrap_or(1).max(1);
@@ -109,6 +119,12 @@ pub fn twin(found: &HostTensor, exact: &[f64]) -> Result<(), String> {
     let values = found.to_f64();
     let errors = Errors::of(&values, exact, exact);
     bounded("float32 twin: max", most(&errors.found), 1e-5 * errors.largest)
+}
+
+/// E5: runs differ by no more than so many ulp of the largest value.
+pub fn spread(found: &HostTensor, spread: f64, times: f64) -> Result<(), String> {
+    let largest = most(&found.to_f64());
+    bounded("spread", spread, times * ulp(found.dtype(), largest))
 }
 
 /// That two results have the same shape and bits.

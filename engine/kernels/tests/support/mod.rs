@@ -11,7 +11,7 @@ pub mod sweep;
 use std::path::Path;
 use std::time::Duration;
 
-use mlx_parity_kernels::{Buffer, Call, Metal, MetalLaunch, Operand, Trial};
+use mlx_parity_kernels::{Buffer, Call, KernelError, Metal, MetalLaunch, Operand, Trial};
 use mlx_parity_msl_emu::{
     Input, Kernel, Launch, Mode, Options, Outcome, Output, Source, TemplateArg, run,
 };
@@ -44,6 +44,11 @@ impl<'a> Emulated<'a> {
         Self { mutant: Some(mutant), ..self }
     }
 
+    /// Whether the launch of a trial is refused.
+    pub fn refuses(&self, trial: &Trial) -> bool {
+        matches!((self.metal.launch)(&trial.call()), Err(KernelError::Unsupported { .. }))
+    }
+
     /// Runs a trial in three orders. `Err` where the kernel does not take it or does not compile.
     pub fn run(&self, trial: &Trial) -> Result<Outcome, String> {
         let planned = self.launch(&trial.call())?;
@@ -72,8 +77,8 @@ impl<'a> Emulated<'a> {
 
     fn kernel(&self, planned: &MetalLaunch, operands: &[&Operand]) -> Kernel {
         let Metal { header, body, outputs, .. } = self.metal;
-        let inputs: Vec<&str> = operands.iter().map(|operand| operand.name).collect();
         let body = Source::new(body.path, body.text);
+        let inputs: Vec<&str> = operands.iter().map(|operand| operand.name).collect();
         let mut kernel = Kernel::new(self.id, body, &inputs, &outputs[..planned.outputs.len()]);
         let mut defines: String = planned
             .defines

@@ -6,9 +6,6 @@ use mlx_parity_tensor::{Dtype, HostTensor};
 
 use super::{Emulated, evidence, widened};
 
-/// Seed of every lattice trial.
-const SEED: u64 = 7;
-
 /// A candidate and which of its trials are small enough to be emulated.
 #[derive(Clone, Copy)]
 pub struct Subject {
@@ -16,12 +13,21 @@ pub struct Subject {
     pub candidate: &'static dyn Candidate,
     /// Whether a trial is small enough.
     pub fits: fn(&Trial) -> bool,
+    /// Whether the baseline rounds at every step, as its composed ops do on every backend, or its sums once.
+    pub rounds_steps: bool,
 }
 
 impl Subject {
     /// A candidate of the list.
     pub fn of(id: &str, fits: fn(&Trial) -> bool) -> Self {
-        Self { candidate: candidate(id).expect("a candidate of this id"), fits }
+        Self { candidate: candidate(id).expect("a candidate of this id"), fits, rounds_steps: false }
+    }
+
+    /// The same beside a baseline that is the host's answer in the trial's own dtype: where no sums are made, MLX
+    /// rounds at the same places on every backend.
+    #[must_use]
+    pub const fn rounding_steps(self) -> Self {
+        Self { rounds_steps: true, ..self }
     }
 
     /// Its Metal kernel.
@@ -30,18 +36,22 @@ impl Subject {
         Emulated::new(spec.id, spec.metal.as_ref().expect("a Metal source"))
     }
 
-    /// Every trial of its lattices that fits, then its probes.
+    /// Every trial of its lattices that fits and that is not refused, seeds in turn, then its probes.
     pub fn probes(&self, dtype: Dtype) -> Vec<Probe> {
         let mut all = Vec::new();
         for class in self.candidate.classes() {
-            let trials =
-                class.lattice.iter().map(|sizes| self.candidate.trial(class, sizes, dtype, SEED));
+            let trials = class
+                .lattice
+                .iter()
+                .zip(0..)
+                .map(|(sizes, seed)| self.candidate.trial(class, sizes, dtype, seed));
             all.extend(trials.map(|trial| Probe { trial, expected: Expected::Reference }));
         }
         for class in self.candidate.classes() {
             all.extend(self.candidate.probes(class, dtype));
         }
-        all.retain(|probe| (self.fits)(&probe.trial));
+        let emulated = self.emulated();
+        all.retain(|probe| (self.fits)(&probe.trial) && !emulated.refuses(&probe.trial));
         all
     }
 
@@ -82,14 +92,13 @@ impl Subject {
 
     /// Runs one probe; what is wrong with it.
     pub fn check(&self, emulated: &Emulated<'_>, probe: &Probe) -> Result<(), String> {
-        let outcome = clean(emulated.run(&probe.trial)?)?;
-        self.shaped(&probe.trial, &outcome.outputs)?;
+        let found = self.results(emulated, &probe.trial)?;
         match &probe.expected {
-            Expected::Reference => self.near(&probe.trial, &outcome.outputs),
-            Expected::Finite => finite(&outcome.outputs),
+            Expected::Reference => self.near(&probe.trial, &found),
+            Expected::Finite => finite(&found),
             Expected::SameAs(other) => {
-                let other = clean(emulated.run(other)?)?;
-                let mut pairs = outcome.outputs.iter().zip(&other.outputs);
+                let other = self.results(emulated, other)?;
+                let mut pairs = found.iter().zip(&other);
                 pairs.try_for_each(|(found, wanted)| evidence::same(found, wanted))
             }
         }
@@ -99,10 +108,26 @@ impl Subject {
         self.candidate.spec().id
     }
 
-    fn shaped(&self, trial: &Trial, outputs: &[HostTensor]) -> Result<(), String> {
+    /// The results of a trial in the first order, once the run was clean and the orders agree.
+    fn results(&self, emulated: &Emulated<'_>, trial: &Trial) -> Result<Vec<HostTensor>, String> {
+        let outcome = clean(emulated.run(trial)?)?;
+        self.spread(&outcome)?;
         let wanted = self.candidate.results(&trial.call()).map_err(|error| error.to_string())?;
-        let found: Vec<_> = outputs.iter().map(|of| (of.dtype(), of.shape().to_vec())).collect();
-        if found == wanted { Ok(()) } else { Err(format!("results {found:?}, wanted {wanted:?}")) }
+        if outcome.outputs.len() != wanted.len() {
+            return Err(format!("{} results, wanted {}", outcome.outputs.len(), wanted.len()));
+        }
+        let pairs = outcome.outputs.iter().zip(wanted);
+        pairs.map(|(found, (dtype, shape))| shaped(found, dtype, &shape)).collect()
+    }
+
+    /// E5: orders of threads differ by no more than the candidate declares; without that the emulator wants bits.
+    fn spread(&self, outcome: &Outcome) -> Result<(), String> {
+        let declared = self.candidate.spec().spread.filter(|spread| spread.backend == "metal");
+        let ulp = declared.map_or(0.0, |spread| f64::from(spread.ulp));
+        for (found, &spread) in outcome.outputs.iter().zip(&outcome.spread) {
+            evidence::spread(found, spread, ulp)?;
+        }
+        Ok(())
     }
 
     fn near(&self, trial: &Trial, outputs: &[HostTensor]) -> Result<(), String> {
@@ -121,7 +146,7 @@ impl Subject {
     /// The host's float32 twin: float accumulation, to be rounded once, as MLX's composed Metal kernels accumulate.
     /// The composed path on the CPU would be too kind a baseline, for there half types are summed in half types.
     fn baseline(&self, trial: &Trial) -> Result<Vec<Vec<f64>>, String> {
-        let twin = widened(trial);
+        let twin = if self.rounds_steps { trial.clone() } else { widened(trial) };
         let call = twin.call();
         let results = self.candidate.results(&call).map_err(|error| error.to_string())?;
         let buffer =
@@ -145,6 +170,14 @@ fn clean(outcome: Outcome) -> Result<Outcome, String> {
             Err(format!("{:?} at line {line}: {}", fault.kind, fault.message))
         }
     }
+}
+
+/// A result of the given dtype; float32 ones, as of atomics, are rounded by whoever launches.
+fn shaped(found: &HostTensor, dtype: Dtype, shape: &[usize]) -> Result<HostTensor, String> {
+    if found.shape() != shape || (found.dtype() != dtype && found.dtype() != Dtype::F32) {
+        return Err(format!("{} {:?}, wanted {dtype} {shape:?}", found.dtype(), found.shape()));
+    }
+    HostTensor::from_f64_as(dtype, shape, &found.to_f64()).map_err(|error| error.to_string())
 }
 
 fn finite(outputs: &[HostTensor]) -> Result<(), String> {

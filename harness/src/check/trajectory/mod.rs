@@ -10,6 +10,7 @@ use mlx_parity_engine::{Decoder, Fault, LoadOptions, Model, Tokenizer};
 use mlx_parity_tensor::HostTensor;
 
 pub use self::freeze::freeze;
+pub(crate) use self::play::forced;
 use self::play::{Part, frozen, play, scored};
 use super::l1::{Stop, tell};
 use crate::{

@@ -49,7 +49,7 @@ pub(super) fn play(decoder: &mut Decoder<'_>, part: &Part) -> Result<HostTensor,
 }
 
 /// Logits `[targets, vocab]` that predict `targets` behind `context`.
-pub(super) fn forced(
+pub(crate) fn forced(
     decoder: &mut Decoder<'_>,
     context: &[u32],
     targets: &[u32],

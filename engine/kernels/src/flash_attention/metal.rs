@@ -1,0 +1,85 @@
+//! How `kernel.metal` is launched.
+
+use mlx_parity_tensor::Dtype;
+
+use crate::call::Call;
+use crate::error::KernelError;
+use crate::launch::{count, integer, literal, operand, threads};
+use crate::spec::{Metal, MetalLaunch, source};
+
+use super::ID;
+
+/// The Metal source.
+pub const METAL: Metal = Metal {
+    header: source!("flash_attention/header.metal"),
+    body: source!("flash_attention/kernel.metal"),
+    inputs: &["queries", "keys", "values"],
+    outputs: &["out", "logsumexp"],
+    row_contiguous: false,
+    atomic_outputs: false,
+    launch,
+};
+
+/// Floats of a staged tile: 16 KiB of threadgroup memory.
+const STAGED: usize = 4096;
+
+fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
+    let (queries, [batch, heads, length, dim]) = operand(call, ID, "queries")?;
+    for name in ["keys", "values"] {
+        operand::<4>(call, ID, name)?;
+    }
+    let tile = tile(ID, dim, STAGED)?;
+    let dtype = queries.data.dtype();
+    let mut defines = vec![("SCALE", literal(call.param(ID, "scale")?))];
+    let mut outputs = vec![(dtype, vec![batch, heads, length, dim])];
+    if count(call, "want_lse", 0) != 0 {
+        defines.push(("WANT_LSE", "1".to_owned()));
+        outputs.push((Dtype::F32, vec![batch, heads, length]));
+    }
+    Ok(MetalLaunch {
+        defines,
+        ints: ints(ID, call, dim, tile)?,
+        dtypes: vec![("T", dtype)],
+        numbers: Vec::new(),
+        outputs,
+        grid: [
+            threads(ID, length.div_ceil(tile), 4 * tile)?,
+            threads(ID, heads, 1)?,
+            threads(ID, batch, 1)?,
+        ],
+        group: [threads(ID, 1, 4 * tile)?, 1, 1],
+        init_value: None,
+    })
+}
+
+/// Rows of a tile: 8, 16 or 32, as `floats` of staging allow.
+///
+/// # Errors
+/// [`KernelError::Unsupported`] for heads that are no multiple of 8, or do not fit.
+pub fn tile(kernel: &'static str, dim: usize, floats: usize) -> Result<usize, KernelError> {
+    let fits = |tile: &usize| dim > 0 && dim % 8 == 0 && tile * dim <= floats;
+    [32, 16, 8].into_iter().find(fits).ok_or_else(|| KernelError::Unsupported {
+        kernel,
+        found: format!("a head of {dim}"),
+        wanted: format!("a multiple of 8 to {}", floats / 8),
+    })
+}
+
+/// The integers that forward and backward are compiled for.
+///
+/// # Errors
+/// As [`integer`].
+pub fn ints(
+    kernel: &'static str,
+    call: &Call<'_>,
+    dim: usize,
+    tile: usize,
+) -> Result<Vec<(&'static str, i32)>, KernelError> {
+    let ints = [
+        ("D", dim),
+        ("TILE", tile),
+        ("CAUSAL", count(call, "causal", 0)),
+        ("WINDOW", count(call, "window", 0)),
+    ];
+    ints.into_iter().map(|(name, value)| Ok((name, integer(kernel, value)?))).collect()
+}

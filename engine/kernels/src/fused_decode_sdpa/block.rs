@@ -1,0 +1,406 @@
+//! One piece of the keys of one kv head. A packed key is unpacked once for up to eight query heads.
+//!
+//! Scores have a key in each lane: `scale · (q · codes) + bias · Σq`, group by group. Totals have a word in each
+//! lane, so a vector of codes is one shift away from a vector of words; they are put in order at the end.
+
+use std::ops::Range;
+
+use super::host::{AHEAD, head};
+use super::problem::{MOST_GROUPS, MOST_WORDS, Problem, Rows};
+use crate::call::Data;
+use crate::how::How;
+use crate::lanes::{F32s, LANES, Mask, Simd, Task, U32s};
+use crate::numbers::{Bf16, F16, Format, exp};
+
+/// Keys that are attended between two looks at the maximum.
+const KEYS: usize = 64;
+
+/// One piece. Yields maximum, sum and totals of each query head.
+pub(super) struct Piece<'a> {
+    pub of: &'a Problem<'a>,
+    pub how: How,
+    pub batch: usize,
+    pub kv_head: usize,
+    pub keys: Range<usize>,
+}
+
+impl Task for Piece<'_> {
+    type Out = Vec<f32>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Vec<f32> {
+        if self.of.bits == 4 { self.all::<S, 4>(simd) } else { self.all::<S, 8>(simd) }
+    }
+}
+
+impl Piece<'_> {
+    #[inline(always)]
+    fn all<S: Simd, const BITS: usize>(&self, simd: S) -> Vec<f32> {
+        let (each, size) = (self.of.heads / self.of.kv_heads, self.of.dim + AHEAD);
+        let mut out = vec![0.0; each * size];
+        let mut at = 0;
+        while at < each {
+            let to = &mut out[at * size..];
+            at += match each - at {
+                8.. => self.heads::<S, BITS, 8, 2>(simd, at, to),
+                4.. => self.heads::<S, BITS, 4, 4>(simd, at, to),
+                2.. => self.heads::<S, BITS, 2, 4>(simd, at, to),
+                _ => self.heads::<S, BITS, 1, 4>(simd, at, to),
+            };
+        }
+        out
+    }
+
+    /// `H` heads from `at` on, `I` codes of each word at a time.
+    #[inline(always)]
+    fn heads<S: Simd, const BITS: usize, const H: usize, const I: usize>(
+        &self,
+        simd: S,
+        at: usize,
+        out: &mut [f32],
+    ) -> usize {
+        let queries = Queries::<H>::of(self, at);
+        let mut state =
+            State::<S, H>::new(simd, self.of.values_packed.words.len.div_ceil(LANES) * 32 / BITS);
+        let mut room = Room::<H>::new();
+        for first in self.keys.clone().step_by(KEYS) {
+            let count = KEYS.min(self.keys.end - first);
+            self.scores::<S, BITS, H>(simd, first, count, &queries, &mut room);
+            state.weigh(simd, self, count, &mut room.weights);
+            self.totals::<S, BITS, H, I>(simd, first, count, &mut room, &mut state.totals);
+            if self.how.is("bf16_accumulator") {
+                state.each_total(simd, |total, _| total.round_bf16());
+            }
+        }
+        state.write::<BITS>(simd, self.of.dim, out);
+        H
+    }
+
+    /// Scores of keys `first .. first + count`; −inf in the lanes behind them.
+    #[inline(always)]
+    fn scores<S: Simd, const BITS: usize, const H: usize>(
+        &self,
+        simd: S,
+        first: usize,
+        count: usize,
+        queries: &Queries<H>,
+        room: &mut Room<H>,
+    ) {
+        let Room { columns, scales, biases, weights, .. } = room;
+        let cache = &self.of.keys_packed;
+        let shift = usize::from(self.how.is("wrong_group"));
+        let wrong = |group: usize| (group + shift).min(self.of.groups() - 1);
+        self.factors(&cache.scales, first, count, |key, group, of| scales[group][key] = of);
+        self.factors(&cache.biases, first, count, |key, group, of| biases[group][key] = of);
+        if self.how.is("bias_forgotten") {
+            *biases = [[0.0; KEYS]; MOST_GROUPS];
+        }
+        for from in (0..count).step_by(LANES) {
+            self.columns(simd, first + from, count - from, columns);
+            let mut scores = [simd.splat(0.0); H];
+            for group in 0..self.of.groups() {
+                let dots = dots::<S, BITS, H>(simd, self.of.group, group, queries, columns);
+                let scale = simd.load(&scales[wrong(group)].as_chunks().0[from / LANES]);
+                let bias = simd.load(&biases[wrong(group)].as_chunks().0[from / LANES]);
+                for h in 0..H {
+                    let sum = simd.splat(queries.sums[h][group]);
+                    scores[h] = scale.mul_add(dots[h], bias.mul_add(sum, scores[h]));
+                }
+            }
+            let there = simd.first(if self.how.is("tail_unmasked") { LANES } else { count - from });
+            for (scores, to) in scores.iter().zip(weights.iter_mut()) {
+                let scores = self.capped(simd, *scores);
+                let scores = there.select(scores, simd.splat(f32::NEG_INFINITY));
+                scores.store(&mut to.as_chunks_mut().0[from / LANES]);
+            }
+        }
+    }
+
+    /// `cap · tanh(score / cap)`, where there is a cap.
+    #[inline(always)]
+    fn capped<S: Simd>(&self, simd: S, scores: S::F) -> S::F {
+        if self.of.softcap <= 0.0 || self.how.is("softcap_ignored") {
+            return scores;
+        }
+        let one = simd.splat(1.0);
+        let power = exp(simd, scores * simd.splat(2.0 / self.of.softcap));
+        let tanh = one - simd.splat(2.0) / (power + one);
+        tanh * simd.splat(self.of.softcap)
+    }
+
+    /// The words of sixteen keys from `first` on, a key in each lane; the last of `count` is repeated.
+    #[inline(always)]
+    fn columns<S: Simd>(
+        &self,
+        simd: S,
+        first: usize,
+        count: usize,
+        columns: &mut [[u32; LANES]; MOST_WORDS],
+    ) {
+        let words = &self.of.keys_packed.words;
+        let last = first + count.min(LANES) - 1;
+        let (base, step) = self.place(words);
+        for at in (0..words.len).step_by(LANES) {
+            let there = LANES.min(words.len - at);
+            let rows = std::array::from_fn(|lane| {
+                let start = base + step * (first + lane).min(last);
+                load_words(simd, &words.data[start + at..start + at + there])
+            });
+            for (column, to) in simd.transpose(rows).into_iter().zip(&mut columns[at..]) {
+                column.store(to);
+            }
+        }
+    }
+
+    /// Adds `count` weighted values from `first` on to the totals.
+    #[inline(always)]
+    fn totals<S: Simd, const BITS: usize, const H: usize, const I: usize>(
+        &self,
+        simd: S,
+        first: usize,
+        count: usize,
+        room: &mut Room<H>,
+        totals: &mut [[[f32; LANES]; H]],
+    ) {
+        let cache = &self.of.values_packed;
+        let Room { rows_scales, rows_biases, weights, .. } = room;
+        let by = if self.how.is("bias_x099") { 0.99 } else { 1.0 };
+        self.factors(&cache.scales, first, count, |key, group, of| rows_scales[key][group] = of);
+        self.factors(&cache.biases, first, count, |key, group, of| {
+            rows_biases[key][group] = by * of
+        });
+        let codes = 32 / BITS;
+        let (base, step) = self.place(&cache.words);
+        for at in (0..cache.words.len).step_by(LANES) {
+            let there = LANES.min(cache.words.len - at);
+            let group = std::array::from_fn(|lane| {
+                ((at + lane.min(there - 1)) * codes / self.of.group) as u32
+            });
+            let group = simd.load_bits(&group);
+            for part in (0..codes).step_by(I) {
+                let to = &mut totals[at / LANES * codes + part..][..I];
+                let mut sums: [[S::F; H]; I] =
+                    std::array::from_fn(|i| std::array::from_fn(|h| simd.load(&to[i][h])));
+                for key in 0..count {
+                    let start = base + step * (first + key) + at;
+                    let words = load_words(simd, &cache.words.data[start..start + there]);
+                    let words = words >> (part * BITS) as u32;
+                    let scale = simd.load(&rows_scales[key]).lookup(group);
+                    let bias = simd.load(&rows_biases[key]).lookup(group);
+                    for (i, sums) in sums.iter_mut().enumerate() {
+                        let value = decode::<S, BITS>(words, i).mul_add(scale, bias);
+                        for (sum, weights) in sums.iter_mut().zip(weights.iter()) {
+                            *sum = simd.splat(weights[key]).mul_add(value, *sum);
+                        }
+                    }
+                }
+                for (sums, to) in sums.iter().zip(to) {
+                    sums.iter().zip(to).for_each(|(sum, to)| sum.store(to));
+                }
+            }
+        }
+    }
+
+    /// Where the first row of this kv head starts, and elements to the next row.
+    #[inline(always)]
+    fn place<T>(&self, rows: &Rows<T>) -> (usize, usize) {
+        if self.how.is("strides_ignored") {
+            let head = self.batch * self.of.kv_heads + self.kv_head;
+            return (head * self.of.keys * rows.len, rows.len);
+        }
+        (rows.start(self.batch, self.kv_head, 0), rows.step())
+    }
+
+    /// Scales or biases of keys `first .. first + count`, widened.
+    #[inline(always)]
+    fn factors(
+        &self,
+        rows: &Rows<Data<'_>>,
+        first: usize,
+        count: usize,
+        mut put: impl FnMut(usize, usize, f32),
+    ) {
+        for key in 0..count {
+            let start = rows.start(self.batch, self.kv_head, first + key);
+            let at = start..start + rows.len;
+            match rows.data {
+                Data::F32(of) => each(&of[at], |group, of| put(key, group, of)),
+                Data::F16(of) => each(&of[at], |group, of| put(key, group, F16::widen(of))),
+                Data::Bf16(of) => each(&of[at], |group, of| put(key, group, Bf16::widen(of))),
+                Data::U32(_) | Data::I32(_) => {}
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn each<T: Copy>(of: &[T], mut put: impl FnMut(usize, T)) {
+    for (group, &of) in of.iter().enumerate() {
+        put(group, of);
+    }
+}
+
+/// Up to sixteen words; zeros behind them.
+#[inline(always)]
+fn load_words<S: Simd>(simd: S, words: &[u32]) -> S::U {
+    match words.first_chunk() {
+        Some(all) => simd.load_bits(all),
+        None => simd.load_bits_first(words),
+    }
+}
+
+/// Code `index` of each word.
+#[inline(always)]
+fn decode<S: Simd, const BITS: usize>(words: S::U, index: usize) -> S::F {
+    let moved = words >> (index * BITS) as u32;
+    if BITS == 4 { moved.low_nibbles() } else { moved.low_bytes() }
+}
+
+/// `q · codes` of one group, a key in each lane.
+#[inline(always)]
+fn dots<S: Simd, const BITS: usize, const H: usize>(
+    simd: S,
+    size: usize,
+    group: usize,
+    queries: &Queries<H>,
+    columns: &[[u32; LANES]; MOST_WORDS],
+) -> [S::F; H] {
+    // Two sums a head: a sum waits for the one before.
+    let mut sums = [[simd.splat(0.0); 2]; H];
+    let words = size * BITS / 32;
+    let columns = &columns[group * words..][..words];
+    let rows: [&[f32]; H] = std::array::from_fn(|h| &queries.rows[h][group * size..][..size]);
+    for (word, column) in columns.iter().enumerate() {
+        let column = simd.load_bits(column);
+        for index in 0..32 / BITS {
+            let codes = decode::<S, BITS>(column, index);
+            for h in 0..H {
+                let query = simd.splat(rows[h][word * (32 / BITS) + index]);
+                sums[h][index % 2] = codes.mul_add(query, sums[h][index % 2]);
+            }
+        }
+    }
+    sums.map(|[even, odd]| even + odd)
+}
+
+/// The queries of some heads.
+struct Queries<const H: usize> {
+    /// Multiplied by the factor of the scores.
+    rows: [Vec<f32>; H],
+    /// Sums over each group.
+    sums: [[f32; MOST_GROUPS]; H],
+}
+
+impl<const H: usize> Queries<H> {
+    fn of(piece: &Piece<'_>, at: usize) -> Self {
+        let of = piece.of;
+        let scale = if piece.how.is("scale_off") { of.scale * 1.01 } else { of.scale };
+        let rows: [Vec<f32>; H] = std::array::from_fn(|h| {
+            let start =
+                of.queries.start(piece.batch, head(piece.kv_head, at + h, of, piece.how), 0);
+            (0..of.dim).map(|i| scale * of.queries.data.f32(start + i)).collect()
+        });
+        let sums = std::array::from_fn(|h| {
+            let mut sums = [0.0; MOST_GROUPS];
+            let groups = rows[h].chunks(of.group);
+            sums.iter_mut().zip(groups).for_each(|(sum, group)| *sum = group.iter().sum());
+            sums
+        });
+        Self { rows, sums }
+    }
+}
+
+/// What one block of keys is worked in.
+struct Room<const H: usize> {
+    columns: [[u32; LANES]; MOST_WORDS],
+    scales: [[f32; KEYS]; MOST_GROUPS],
+    biases: [[f32; KEYS]; MOST_GROUPS],
+    rows_scales: [[f32; LANES]; KEYS],
+    rows_biases: [[f32; LANES]; KEYS],
+    /// Scores, then weights.
+    weights: [[f32; KEYS]; H],
+}
+
+impl<const H: usize> Room<H> {
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            columns: [[0; LANES]; MOST_WORDS],
+            scales: [[0.0; KEYS]; MOST_GROUPS],
+            biases: [[0.0; KEYS]; MOST_GROUPS],
+            rows_scales: [[0.0; LANES]; KEYS],
+            rows_biases: [[0.0; LANES]; KEYS],
+            weights: [[0.0; KEYS]; H],
+        })
+    }
+}
+
+/// The softmax of some heads, so far.
+struct State<S: Simd, const H: usize> {
+    best: [f32; H],
+    whole: [S::F; H],
+    /// By code of a word (and by sixteen words), then by head, then by word.
+    totals: Vec<[[f32; LANES]; H]>,
+}
+
+impl<S: Simd, const H: usize> State<S, H> {
+    #[inline(always)]
+    fn new(simd: S, vectors: usize) -> Self {
+        let totals = vec![[[0.0; LANES]; H]; vectors];
+        Self { best: [f32::NEG_INFINITY; H], whole: [simd.splat(0.0); H], totals }
+    }
+
+    /// Scores of a block become weights; what was before is scaled down where the maximum grew.
+    #[inline(always)]
+    fn weigh(&mut self, simd: S, piece: &Piece<'_>, count: usize, weights: &mut [[f32; KEYS]; H]) {
+        let mut keep = [1.0; H];
+        for (h, scores) in weights.iter_mut().enumerate() {
+            let vectors = &mut scores.as_chunks_mut().0[..count.div_ceil(LANES)];
+            let mut most = simd.splat(self.best[h]);
+            for scores in vectors.iter() {
+                most = simd.load(scores).max(most);
+            }
+            let mut best = most.largest();
+            if piece.how.is("max_not_subtracted") {
+                best = 0.0;
+            }
+            keep[h] = if best > self.best[h] { (self.best[h] - best).exp() } else { 1.0 };
+            if piece.how.is("rescale_forgotten") {
+                keep[h] = 1.0;
+            }
+            self.best[h] = best;
+            self.whole[h] = self.whole[h] * simd.splat(keep[h]);
+            for scores in vectors {
+                let weight = exp(simd, simd.load(scores) - simd.splat(best));
+                self.whole[h] = self.whole[h] + weight;
+                weight.store(scores);
+            }
+        }
+        if keep.iter().any(|&keep| keep != 1.0) {
+            self.each_total(simd, |total, h| total * simd.splat(keep[h]));
+        }
+    }
+
+    #[inline(always)]
+    fn each_total(&mut self, simd: S, of: impl Fn(S::F, usize) -> S::F) {
+        for totals in &mut self.totals {
+            for (h, total) in totals.iter_mut().enumerate() {
+                of(simd.load(total), h).store(total);
+            }
+        }
+    }
+
+    /// Maximum, sum and totals of each head, in the order of elements.
+    #[inline(always)]
+    fn write<const BITS: usize>(&self, _: S, dim: usize, out: &mut [f32]) {
+        let codes = 32 / BITS;
+        for (h, out) in out.chunks_exact_mut(dim + AHEAD).take(H).enumerate() {
+            let (ahead, totals) = out.split_at_mut(AHEAD);
+            ahead.copy_from_slice(&[self.best[h], self.whole[h].sum()]);
+            for (index, to) in totals.iter_mut().enumerate() {
+                let word = index / codes;
+                let row = &self.totals[word / LANES * codes + index % codes];
+                *to = row[h][word % LANES];
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+// Gradients of gelu_approx(gate) · up for a cotangent: dup = cotangent · gelu_approx(g) and dgate = cotangent · up ·
+// gelu_approx′(g), where gelu_approx′ = 0.5 · (1 + t) + 0.5 · g · (1 - t²) · √(2/π) · (1 + 3 · 0.044715 · g²) and t is the
+// tangent of gelu_approx. Everything is a float and rounded once.
+// gate, up, cotangent, dgate, dup of T and one shape. A thread makes EACH elements, THREADS apart.
+// Grid: THREADS · ceil(elements / (EACH · THREADS)); group: THREADS.
+constexpr uint EACH = 4;
+constexpr uint THREADS = 256;
+constexpr float SLOPE = 0.7978845608f;
+constexpr float CUBE = 0.044715f;
+uint elements = 1;
+for (int axis = 0; axis < gate_ndim; axis++) {
+  elements *= uint(gate_shape[axis]);
+}
+const uint first = threadgroup_position_in_grid.x * EACH * THREADS + thread_index_in_threadgroup;
+for (uint i = 0; i < EACH; i++) {
+  const uint at = first + i * THREADS;
+#if defined(MUTANT_tail_skipped)
+  if (threadgroup_position_in_grid.x * EACH * THREADS + (i + 1) * THREADS > elements) {
+    break;
+  }
+#elif !defined(MUTANT_tail_unmasked)
+  if (at >= elements) {
+    break;
+  }
+#endif
+  const float g = float(gate[at]);
+  const float u = float(up[at]);
+#if defined(MUTANT_cotangent_forgotten)
+  const float pulled = 1.0f;
+#else
+  const float pulled = float(cotangent[at]);
+#endif
+  // Beyond ten either way the tangent is 1 to the last bit of a float; squares of larger numbers would overflow.
+  const float within = clamp(g, -10.0f, 10.0f);
+  const float t = precise::tanh(SLOPE * (within + CUBE * within * within * within));
+#if defined(MUTANT_three_forgotten)
+  const float inner = SLOPE * (1.0f + CUBE * within * within);
+#elif defined(MUTANT_cube_forgotten)
+  const float inner = SLOPE;
+#else
+  const float inner = SLOPE * (1.0f + 3.0f * CUBE * within * within);
+#endif
+#if defined(MUTANT_tangent_not_squared)
+  const float curve = 0.5f * g * (1.0f - t) * inner;
+#elif defined(MUTANT_curve_forgotten)
+  const float curve = 0.0f;
+#else
+  const float curve = 0.5f * within * (1.0f - t * t) * inner;
+#endif
+#if defined(MUTANT_half_forgotten)
+  const float derivative = 1.0f + t + curve;
+#else
+  const float derivative = 0.5f * (1.0f + t) + curve;
+#endif
+#if defined(MUTANT_up_forgotten)
+  dgate[at] = T(pulled * derivative);
+#elif defined(MUTANT_needless_rounding)
+  dgate[at] = T(float(bfloat16_t(pulled * u * derivative)));
+#else
+  dgate[at] = T(pulled * u * derivative);
+#endif
+#if defined(MUTANT_dup_of_derivative)
+  dup[at] = T(pulled * derivative);
+#else
+  dup[at] = T(pulled * 0.5f * g * (1.0f + t));
+#endif
+}

@@ -1,0 +1,392 @@
+//! The lane `metal-emulated`: a candidate's Metal source on the CPU, watched. It can reject, never promote.
+//!
+//! A kernel is judged by its distance from float64 beside the host's float32 twin rounded once, which is how MLX's
+//! composed Metal kernels accumulate; claims of exactness are against Metal's arithmetic, which no CPU has.
+
+use mlx_parity_kernels::{
+    Buffer, Candidate, Expected, How, Metal, MetalLaunch, Operand, Probe, ShapeClass, Trial,
+    ledger::{Evidence, Verdict},
+};
+use mlx_parity_msl_emu::{
+    EmuError, Fault, Input, Kernel, Launch, Mode, Options, Outcome, Output, Source, TemplateArg,
+    run,
+};
+use mlx_parity_tensor::{Dtype, HostTensor};
+
+use super::{
+    case::{GateCase, GateRow, replay_line},
+    evidence::{error, probes, sanity, twin},
+    memory::{self, Answer},
+    mutants::{self, MutantReport},
+    weigh::Tally,
+};
+use crate::metal::Files;
+
+/// Orders of threads that every launch is run in, and must agree in: E5.
+const ORDERS: [u64; 3] = [0, 1, 2];
+/// Multiplications and additions, at most, of a trial that is emulated, as elements of results times those of operands.
+const WORK: usize = 1 << 24;
+/// Trials and probes of a cell, at most: the smallest.
+const TRIALS: usize = 10;
+
+/// A Metal kernel, with or without a bug.
+struct Emulated<'a> {
+    id: &'static str,
+    metal: &'a Metal,
+    mutant: Option<&'static str>,
+    files: &'a Files,
+}
+
+/// What one launch gave: results, or faults in words.
+type Ran = Result<Vec<HostTensor>, Wrong>;
+
+enum Wrong {
+    /// The kernel is wrong.
+    Kernel(String),
+    /// The launch does not take this call; the composed path does.
+    NotTaken,
+    /// It could not be run here.
+    Machine(String),
+}
+
+impl Emulated<'_> {
+    fn run(&self, trial: &Trial) -> Ran {
+        let planned =
+            (self.metal.launch)(&trial.call()).map_err(|error| Wrong::Kernel(error.to_string()))?;
+        let known = |name: &&'static str| {
+            trial.operands.iter().chain(&planned.numbers).find(|operand| operand.name == *name)
+        };
+        // A launch takes the inputs that its call has.
+        let operands: Vec<&Operand> = self.metal.inputs.iter().filter_map(known).collect();
+        let storages: Vec<HostTensor> = operands.iter().map(|of| storage(&of.buffer)).collect();
+        let launch = Launch {
+            inputs: operands
+                .iter()
+                .zip(&storages)
+                .map(|(of, storage)| viewed(of, storage))
+                .collect(),
+            outputs: planned
+                .outputs
+                .iter()
+                .map(|(dtype, shape)| Output { dtype: *dtype, shape: shape.clone() })
+                .collect(),
+            template: template(&planned),
+            grid: planned.grid,
+            group: planned.group,
+            init_value: planned.init_value,
+        };
+        match run(&self.kernel(&planned, &operands), &launch, &self.options()) {
+            Ok(outcome) => clean(outcome),
+            Err(error @ (EmuError::NoCompiler { .. } | EmuError::Io { .. })) => {
+                Err(Wrong::Machine(error.to_string()))
+            }
+            Err(error) => Err(Wrong::Kernel(error.to_string())),
+        }
+    }
+
+    fn kernel(&self, planned: &MetalLaunch, operands: &[&Operand]) -> Kernel {
+        let Metal { header, body, outputs, .. } = self.metal;
+        let inputs: Vec<&str> = operands.iter().map(|operand| operand.name).collect();
+        let body = Source::new(body.path, body.text);
+        let mut kernel = Kernel::new(self.id, body, &inputs, &outputs[..planned.outputs.len()]);
+        let mut defines: String = planned
+            .defines
+            .iter()
+            .map(|(name, value)| format!("#define {name} {value}\n"))
+            .collect();
+        if let Some(mutant) = self.mutant {
+            defines += &format!("#define MUTANT_{mutant}\n");
+        }
+        let text = format!("{defines}#line 1 \"{}\"\n{}", header.path, header.text);
+        kernel.header = Source::new(header.path, text);
+        kernel.ensure_row_contiguous = self.metal.row_contiguous;
+        kernel.atomic_outputs = self.metal.atomic_outputs;
+        kernel
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            mode: Mode::Fibers,
+            seeds: ORDERS.to_vec(),
+            cache: self.files.cache.clone(),
+            ..Options::default()
+        }
+    }
+}
+
+fn storage(buffer: &Buffer) -> HostTensor {
+    buffer.to_host(&[buffer.data().len()]).expect("as many elements as there are")
+}
+
+fn viewed<'a>(operand: &Operand, storage: &'a HostTensor) -> Input<'a> {
+    Input {
+        storage,
+        shape: operand.shape.clone(),
+        strides: operand.strides.iter().map(|&stride| stride as i64).collect(),
+        offset: operand.offset,
+    }
+}
+
+fn template(planned: &MetalLaunch) -> Vec<(String, TemplateArg)> {
+    let dtypes = planned.dtypes.iter().map(|&(name, dtype)| (name, TemplateArg::Dtype(dtype)));
+    let ints = planned.ints.iter().map(|&(name, value)| (name, TemplateArg::Int(value)));
+    dtypes.chain(ints).map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn clean(outcome: Outcome) -> Ran {
+    match outcome.faults.first() {
+        None => Ok(outcome.outputs),
+        Some(Fault { kind, message, place, .. }) => {
+            let at = place.as_ref().map(|place| format!(" at {}:{}", place.file, place.line));
+            Err(Wrong::Kernel(format!("{kind:?}{}: {message}", at.unwrap_or_default())))
+        }
+    }
+}
+
+/// A trial with its float64 results and the twin that stands for the baseline.
+struct Tried {
+    probe: Probe,
+    exact: Vec<Vec<f64>>,
+    baseline: Vec<HostTensor>,
+    /// Dtypes of the results.
+    forms: Vec<Dtype>,
+    lattice: bool,
+}
+
+/// An output as the engine takes it: what is accumulated in float32 by atomics is rounded to the result's dtype then.
+fn as_result(found: &HostTensor, dtype: Dtype) -> HostTensor {
+    if found.dtype() == dtype {
+        return found.clone();
+    }
+    let rounded = HostTensor::from_f64_as(dtype, found.shape(), &found.to_f64());
+    rounded.unwrap_or_else(|_| found.clone())
+}
+
+/// E0 and E2 to E5 of a candidate's Metal source, and E9 of its mutants where that is asked.
+///
+/// # Errors
+/// Where the host has no twin of a trial.
+pub fn weigh(
+    case: &GateCase,
+    candidate: &dyn Candidate,
+    class: &ShapeClass,
+    files: &Files,
+    with_mutants: bool,
+) -> Result<Vec<GateRow>, String> {
+    let spec = candidate.spec();
+    let kinds = case.evidence();
+    let missing = |what: &str| {
+        kinds.iter().map(|kind| GateRow::new(*kind, Verdict::Missing, what)).collect::<Vec<_>>()
+    };
+    let Some(metal) = &spec.metal else { return Ok(missing("no Metal source")) };
+    let tried = tried(candidate, class, case.dtype)?;
+    if tried.is_empty() {
+        return Ok(missing("no trial is small enough to be emulated"));
+    }
+    let emulated = |mutant| Emulated { id: spec.id, metal, mutant, files };
+    let tallies = match tallies(&emulated(None), case.dtype, &tried, false) {
+        Ok(tallies) => tallies,
+        Err(why) => return Ok(missing(&format!("not run: {why}"))),
+    };
+    let mut rows: Vec<GateRow> = kinds
+        .iter()
+        .filter(|kind| **kind != Evidence::Power)
+        .map(|kind| row(case, *kind, &tallies))
+        .collect();
+    if with_mutants {
+        let names = spec.mutants.iter().filter(|mutant| mutant.metal);
+        let mut reports = Vec::new();
+        for mutant in names {
+            let found = tallies_of_mutant(&emulated(Some(mutant.name)), case.dtype, &tried)?;
+            reports.push(MutantReport {
+                name: mutant.name.to_owned(),
+                what: mutant.what.to_owned(),
+                dead: false,
+                killed_by: found.iter().map(|(kind, _)| kind.code().to_owned()).collect(),
+                first: found.first().map(|(_, what)| what.clone()),
+                screen: None,
+            });
+        }
+        let (verdict, what) = mutants::finding(&reports);
+        rows.push(GateRow { mutants: reports, ..GateRow::new(Evidence::Power, verdict, what) });
+    }
+    Ok(rows)
+}
+
+type Tallies = [Tally; 6];
+
+fn row(case: &GateCase, kind: Evidence, tallies: &Tallies) -> GateRow {
+    let tally = &tallies[kind as usize];
+    let count = tally.count;
+    match &tally.breach {
+        Some(breach) => {
+            let what = format!("{}: {}", breach.trial, breach.what);
+            let mut row = GateRow::new(kind, Verdict::Failed, what);
+            row.replay =
+                Some(replay_line(&case.kernel, case.dtype, &case.class, &breach.trial, None));
+            row
+        }
+        None if count == 0 => GateRow::new(kind, Verdict::NotApplicable, "no such trial"),
+        None => {
+            let what = match kind {
+                Evidence::Sanity => format!("{count} launches, no fault, every access watched"),
+                Evidence::Repeat => format!("{count} launches the same in {} orders", ORDERS.len()),
+                _ => format!("{count} launches"),
+            };
+            GateRow::new(kind, Verdict::Held, what)
+        }
+    }
+}
+
+fn tallies_of_mutant(
+    emulated: &Emulated<'_>,
+    dtype: Dtype,
+    tried: &[Tried],
+) -> Result<Vec<(Evidence, String)>, String> {
+    let tallies = tallies(emulated, dtype, tried, true)?;
+    let found = Evidence::ALL.into_iter().zip(&tallies).filter_map(|(kind, tally)| {
+        let breach = tally.breach.as_ref()?;
+        Some((kind, format!("{}: {}", breach.trial, breach.what)))
+    });
+    Ok(found.collect())
+}
+
+/// Runs every trial, up to the first that rejects where that is enough; `Err` where nothing can be run here.
+fn tallies(
+    emulated: &Emulated<'_>,
+    dtype: Dtype,
+    tried: &[Tried],
+    until_rejected: bool,
+) -> Result<Tallies, String> {
+    let mut tallies = Tallies::default();
+    for of in tried {
+        one(emulated, dtype, of, &mut tallies)?;
+        if until_rejected && tallies.iter().any(|tally| tally.breach.is_some()) {
+            break;
+        }
+    }
+    Ok(tallies)
+}
+
+fn one(
+    emulated: &Emulated<'_>,
+    dtype: Dtype,
+    of: &Tried,
+    tallies: &mut Tallies,
+) -> Result<(), String> {
+    let name = &of.probe.trial.name;
+    let mut saw = |kind: Evidence, breach: Option<String>| {
+        let tally = &mut tallies[kind as usize];
+        tally.count += 1;
+        if let (None, Some(what)) = (&tally.breach, breach) {
+            tally.breach = Some(super::weigh::Breach { trial: name.clone(), twin: false, what });
+        }
+    };
+    let results = match emulated.run(&of.probe.trial) {
+        Ok(results) => results,
+        Err(Wrong::Machine(why)) => return Err(why),
+        Err(Wrong::NotTaken) => return Ok(()),
+        Err(Wrong::Kernel(what)) => {
+            let kind = if what.starts_with("OrderDependence") {
+                Evidence::Repeat
+            } else {
+                Evidence::Sanity
+            };
+            saw(kind, Some(what));
+            return Ok(());
+        }
+    };
+    let results = results.iter().zip(&of.forms).map(|(found, dtype)| as_result(found, *dtype));
+    let answer = Answer { results: results.collect(), misdeeds: Vec::new() };
+    match &of.probe.expected {
+        Expected::Finite => saw(Evidence::Probes, probes::no_nan(&answer.results)),
+        Expected::SameAs(other) => match emulated.run(other) {
+            Ok(other) => {
+                let other = other.iter().zip(&of.forms).map(|(found, dtype)| as_result(found, *dtype));
+                saw(Evidence::Probes, probes::same(&answer.results, &other.collect::<Vec<_>>()));
+            }
+            Err(Wrong::Machine(why)) => return Err(why),
+            Err(Wrong::NotTaken) => {}
+            Err(Wrong::Kernel(what)) => saw(Evidence::Probes, Some(what)),
+        },
+        Expected::Reference => {
+            saw(Evidence::Sanity, sanity::check(&answer, &of.baseline, &of.exact));
+            saw(Evidence::Repeat, None);
+            let kind = if of.lattice { Evidence::Error } else { Evidence::Probes };
+            let results = answer.results.iter().zip(&of.baseline).zip(&of.exact);
+            let breach = results
+                .clone()
+                .find_map(|((found, baseline), exact)| error::check(found, baseline, exact).breach);
+            saw(kind, breach);
+            if dtype == Dtype::F32 && of.lattice {
+                let twin =
+                    results.clone().find_map(|((found, _), exact)| twin::check(found, exact).1);
+                saw(Evidence::Twin, twin);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The smallest trials and probes of a class, each with what is right.
+fn tried(
+    candidate: &dyn Candidate,
+    class: &ShapeClass,
+    dtype: Dtype,
+) -> Result<Vec<Tried>, String> {
+    let lattice = class.lattice.iter().map(|sizes| {
+        let trial = candidate.trial(class, sizes, dtype, 0);
+        (Probe { trial, expected: Expected::Reference }, true)
+    });
+    let probes = candidate.probes(class, dtype).into_iter().map(|probe| (probe, false));
+    let mut all: Vec<_> = lattice.chain(probes).collect();
+    all.retain(|(probe, _)| size(candidate, &probe.trial) <= WORK);
+    all.sort_by_key(|(probe, lattice)| (!lattice, size(candidate, &probe.trial)));
+    let half = all.iter().filter(|(_, lattice)| *lattice).count();
+    let kept = all
+        .into_iter()
+        .enumerate()
+        .filter(|(at, (_, lattice))| if *lattice { *at < TRIALS } else { at - half < TRIALS });
+    kept.map(|(_, (probe, lattice))| judged(candidate, probe, lattice)).collect()
+}
+
+fn size(candidate: &dyn Candidate, trial: &Trial) -> usize {
+    let Ok(results) = candidate.results(&trial.call()) else { return usize::MAX };
+    let results: usize = results.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
+    let operands: usize = trial.operands.iter().map(|of| of.shape.iter().product::<usize>()).sum();
+    results.saturating_mul(operands)
+}
+
+fn judged(candidate: &dyn Candidate, probe: Probe, lattice: bool) -> Result<Tried, String> {
+    let named = |error: String| format!("{}: {error}", probe.trial.name);
+    let forms = candidate.results(&probe.trial.call()).map_err(|e| named(e.to_string()))?;
+    let dtypes = forms.iter().map(|(dtype, _)| *dtype).collect();
+    if probe.expected != Expected::Reference {
+        let (exact, baseline) = (Vec::new(), Vec::new());
+        return Ok(Tried { probe, exact, baseline, forms: dtypes, lattice });
+    }
+    let exact = candidate.reference(&probe.trial.call()).map_err(|e| named(e.to_string()))?;
+    let twin = memory::run(candidate, &widened(&probe.trial), How::new()).map_err(named)?;
+    let rounded = |(found, (dtype, shape)): (&HostTensor, &(Dtype, Vec<usize>))| {
+        HostTensor::from_f64_as(*dtype, shape.clone(), &found.to_f64()).map_err(|e| e.to_string())
+    };
+    let baseline = twin.results.iter().zip(&forms).map(rounded).collect::<Result<Vec<_>, _>>()?;
+    Ok(Tried { probe, exact, baseline, forms: dtypes, lattice })
+}
+
+/// The same trial with every half widened to float32.
+fn widened(trial: &Trial) -> Trial {
+    let mut twin = trial.clone();
+    for operand in &mut twin.operands {
+        operand.buffer = match &operand.buffer {
+            Buffer::F16(bits) => {
+                Buffer::F32(bits.iter().map(|bits| half::f16::from_bits(*bits).to_f32()).collect())
+            }
+            Buffer::Bf16(bits) => {
+                Buffer::F32(bits.iter().map(|bits| half::bf16::from_bits(*bits).to_f32()).collect())
+            }
+            other => other.clone(),
+        };
+    }
+    twin
+}
