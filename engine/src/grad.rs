@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn a_product_gives_each_factor_the_other() {
-        let (x, y) = (Array::from_slice(&[2.0_f32, 3.0], &[2]), Array::from_slice(&[5.0_f32, 7.0], &[2]));
+        let (x, y) =
+            (Array::from_slice(&[2.0_f32, 3.0], &[2]), Array::from_slice(&[5.0_f32, 7.0], &[2]));
         let c = Array::from_slice(&[1.0_f32, -2.0], &[2]);
         let found = vjp(|a| Ok(vec![ops::multiply(&a[0], &a[1])?]), &[x, y], &[c]).unwrap();
         assert_eq!(values(&found.outputs[0]), [10.0, 21.0]);
@@ -66,9 +67,7 @@ mod tests {
         let one = Array::from_slice(&[1.0_f32], &[1]);
         let x = Array::from_slice(&[1.5_f32], &[1]);
         let first = |a: &[Array]| {
-            let cube = |a: &[Array]| {
-                Ok(vec![ops::multiply(&ops::multiply(&a[0], &a[0])?, &a[0])?])
-            };
+            let cube = |a: &[Array]| Ok(vec![ops::multiply(&ops::multiply(&a[0], &a[0])?, &a[0])?]);
             Ok(vjp(cube, a, std::slice::from_ref(&one))?.gradients)
         };
         let found = vjp(first, &[x], std::slice::from_ref(&one)).unwrap();

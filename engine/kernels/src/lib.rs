@@ -20,6 +20,7 @@ mod flash_attention;
 mod flash_attention_vjp;
 mod fused_decode_sdpa;
 mod fused_geglu;
+mod fused_geglu_vjp;
 mod fused_mlp;
 mod fused_swiglu;
 mod fused_swiglu_f32;

@@ -5,6 +5,7 @@ use crate::flash_attention::FlashAttention;
 use crate::flash_attention_vjp::FlashAttentionVjp;
 use crate::fused_decode_sdpa::FusedDecodeSdpa;
 use crate::fused_geglu::FusedGeglu;
+use crate::fused_geglu_vjp::FusedGegluVjp;
 use crate::fused_mlp::FusedMlp;
 use crate::fused_swiglu::FusedSwiglu;
 use crate::fused_swiglu_f32::FusedSwigluF32;
@@ -16,6 +17,7 @@ pub const CANDIDATES: &[&dyn Candidate] = &[
     &FusedSwigluF32,
     &FusedMlp,
     &FusedGeglu,
+    &FusedGegluVjp,
     &FusedDecodeSdpa,
     &FlashAttention,
     &FlashAttentionVjp,

@@ -30,3 +30,20 @@ pub fn chunks<T: Send>(
     }
     of.par_chunks_mut(size).enumerate().for_each(|(index, chunk)| each(index, chunk));
 }
+
+/// `each(i, chunk i, chunk i)` for every chunk of `size` elements of two results of one length.
+pub fn pairs<T: Send>(
+    first: &mut [T],
+    second: &mut [T],
+    size: usize,
+    work: usize,
+    each: impl Fn(usize, &mut [T], &mut [T]) + Sync + Send,
+) {
+    let size = size.max(1);
+    if first.len() <= size || work < WORTH {
+        let both = first.chunks_mut(size).zip(second.chunks_mut(size));
+        return both.enumerate().for_each(|(index, (first, second))| each(index, first, second));
+    }
+    let both = first.par_chunks_mut(size).zip(second.par_chunks_mut(size));
+    both.enumerate().for_each(|(index, (first, second))| each(index, first, second));
+}

@@ -164,7 +164,12 @@ fn richardson(fine: &[f64], coarse: &[f64]) -> Vec<f64> {
 
 /// √Σ(weight·value)².
 pub(super) fn norm(weights: &[f64], values: impl Iterator<Item = f64>) -> f64 {
-    weights.iter().zip(values).map(|(w, v)| if *w == 0.0 { 0.0 } else { (w * v).powi(2) }).sum::<f64>().sqrt()
+    weights
+        .iter()
+        .zip(values)
+        .map(|(w, v)| if *w == 0.0 { 0.0 } else { (w * v).powi(2) })
+        .sum::<f64>()
+        .sqrt()
 }
 
 /// The middle of the steps whose results differ from both neighbours' nearly as little as any.

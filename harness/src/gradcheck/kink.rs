@@ -8,7 +8,7 @@
 use mlx_parity_tensor::HostTensor;
 
 use super::{
-    Differentiable, Differences, Direction, GradError, GradientReport, Order, Settings, bound,
+    Differences, Differentiable, Direction, GradError, GradientReport, Order, Settings, bound,
     check::{Compared, Tally, backwards, values},
     direction,
 };
@@ -59,7 +59,8 @@ fn between(
         let own = &operands[operand];
         let mut source = bound::source(settings.seed, operand);
         let mut directions = vec![Direction::Signs(vec![true; own.len()])];
-        directions.extend((0..settings.projections).map(|_| Direction::signs(&mut source, own.len())));
+        directions
+            .extend((0..settings.projections).map(|_| Direction::signs(&mut source, own.len())));
         let chosen = direction::entries(&mut source, own.shape(), settings.entries);
         directions.extend(chosen.into_iter().map(Direction::Entry));
         let first = &backwards[0].values;

@@ -6,7 +6,8 @@
 use mlx_parity_tensor::HostTensor;
 
 use super::{
-    Cotangent, Differentiable, Differences, Direction, GradError, GradientReport, Order, Settings, bound,
+    Cotangent, Differences, Differentiable, Direction, GradError, GradientReport, Order, Settings,
+    bound,
     check::{Compared, Tally},
     cotangent,
 };

@@ -109,7 +109,11 @@ impl Traced<'_> {
     }
 
     /// The outputs where the operands of `wrt` are the given arrays.
-    fn outputs_at(&self, constants: &[Array], primals: &[Array]) -> Result<Vec<Array>, EngineError> {
+    fn outputs_at(
+        &self,
+        constants: &[Array],
+        primals: &[Array],
+    ) -> Result<Vec<Array>, EngineError> {
         let mut arrays = constants.to_vec();
         for (&at, primal) in self.wrt.iter().zip(primals) {
             arrays[at] = primal.clone();
