@@ -65,12 +65,13 @@ fn every_floating_operand_is_differentiated_somewhere() {
         .filter(|(_, left)| !left.is_empty())
         .collect();
     // Scales and biases of packed keys, values and experts are constants where models train; the weight
-    // of a loss's row is no parameter; put_along_axis puts one constant.
+    // of a loss's row is no parameter; put_along_axis puts one constant; rope's periods are given.
     let constants = [
         ("cross_entropy", vec![2]),
         ("gather_qmm", vec![2, 3]),
         ("put_along_axis", vec![2]),
         ("quantized_sdpa", vec![2, 3, 5, 6]),
+        ("rope", vec![1]),
     ];
     let constants: BTreeMap<String, Vec<usize>> =
         constants.into_iter().map(|(op, at)| (op.to_owned(), at)).collect();
