@@ -22,6 +22,7 @@ mod fused_decode_sdpa;
 mod fused_geglu;
 mod fused_geglu_vjp;
 mod fused_mlp;
+mod fused_qkv_rope;
 mod fused_swiglu;
 mod fused_swiglu_f32;
 mod gated;

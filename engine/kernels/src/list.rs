@@ -7,6 +7,7 @@ use crate::fused_decode_sdpa::FusedDecodeSdpa;
 use crate::fused_geglu::FusedGeglu;
 use crate::fused_geglu_vjp::FusedGegluVjp;
 use crate::fused_mlp::FusedMlp;
+use crate::fused_qkv_rope::FusedQkvRope;
 use crate::fused_swiglu::FusedSwiglu;
 use crate::fused_swiglu_f32::FusedSwigluF32;
 
@@ -18,6 +19,7 @@ pub const CANDIDATES: &[&dyn Candidate] = &[
     &FusedMlp,
     &FusedGeglu,
     &FusedGegluVjp,
+    &FusedQkvRope,
     &FusedDecodeSdpa,
     &FlashAttention,
     &FlashAttentionVjp,
