@@ -18,6 +18,8 @@ mod error;
 pub mod exact;
 mod flash_attention;
 mod flash_attention_vjp;
+mod flash_cce;
+mod flash_cce_vjp;
 mod fused_decode_sdpa;
 mod fused_geglu;
 mod fused_geglu_vjp;

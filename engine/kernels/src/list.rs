@@ -3,6 +3,8 @@
 use crate::candidate::Candidate;
 use crate::flash_attention::FlashAttention;
 use crate::flash_attention_vjp::FlashAttentionVjp;
+use crate::flash_cce::FlashCce;
+use crate::flash_cce_vjp::FlashCceVjp;
 use crate::fused_decode_sdpa::FusedDecodeSdpa;
 use crate::fused_geglu::FusedGeglu;
 use crate::fused_geglu_vjp::FusedGegluVjp;
@@ -23,6 +25,8 @@ pub const CANDIDATES: &[&dyn Candidate] = &[
     &FusedDecodeSdpa,
     &FlashAttention,
     &FlashAttentionVjp,
+    &FlashCce,
+    &FlashCceVjp,
 ];
 
 /// A candidate by its id.
