@@ -151,11 +151,15 @@ impl Task for Block<'_> {
             let values = if stale { tile - KEYS } else { tile };
             self.mix(simd, Matrix::new(&scores, rows, KEYS), values, &mut mixed);
             if how.is("accumulator_bf16") {
-                mixed.iter_mut().for_each(|x| *x = Bf16::round(*x));
+                for x in &mut mixed {
+                    *x = Bf16::round(*x);
+                }
             }
         }
         for (row, seen) in mixed.chunks_exact_mut(d).zip(&seen) {
-            row.iter_mut().for_each(|x| *x /= seen.sum);
+            for x in row {
+                *x /= seen.sum;
+            }
         }
         let base = |of: &Seen| if how.is("lse_without_max") { 0.0 } else { of.most };
         (mixed, seen.iter().map(|of| base(of) + of.sum.ln()).collect())
@@ -174,7 +178,9 @@ impl Block<'_> {
         let mut scaled = vec![0.0; rows * d];
         for (row, to) in scaled.chunks_exact_mut(d).enumerate() {
             queries.data.widen(at + (self.first + row) * by_row, to);
-            to.iter_mut().for_each(|x| *x *= scale);
+            for x in to {
+                *x *= scale;
+            }
         }
         scaled
     }

@@ -73,13 +73,14 @@ impl Shr<u32> for U {
     }
 }
 
-/// `a * b + c`, fused where that is an instruction and not a call.
+/// `a * b + c`, fused where that is an instruction and not a call; elsewhere through float64, in which the product is
+/// exact, so that results are as good as the fused ones (and differ from them only where the sum was rounded twice).
 #[inline(always)]
 fn mul_add(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
         a.mul_add(b, c)
     } else {
-        a * b + c
+        (f64::from(a) * f64::from(b) + f64::from(c)) as f32
     }
 }
 
