@@ -142,6 +142,11 @@ impl<'a> Packed<'a> {
         &self.words[row * len..][..len]
     }
 
+    /// Of scales and biases.
+    pub const fn dtype(&self) -> Dtype {
+        self.scales.dtype()
+    }
+
     /// Groups of a row.
     pub const fn groups(&self) -> usize {
         self.cols / self.group

@@ -47,3 +47,16 @@ pub fn pairs<T: Send>(
     let both = first.par_chunks_mut(size).zip(second.par_chunks_mut(size));
     both.enumerate().for_each(|(index, (first, second))| each(index, first, second));
 }
+
+/// `each(i, piece i)` for every piece of an iterator.
+pub fn each<T: Send>(
+    pieces: impl Iterator<Item = T>,
+    work: usize,
+    each: impl Fn(usize, T) + Sync + Send,
+) {
+    if work < WORTH {
+        return pieces.enumerate().for_each(|(index, piece)| each(index, piece));
+    }
+    let pieces: Vec<T> = pieces.collect();
+    pieces.into_par_iter().enumerate().for_each(|(index, piece)| each(index, piece));
+}
