@@ -46,6 +46,9 @@ const ROWS: &[Row] = &[
     row("fused_swiglu", "decode-q4", &[1, 128, 384, 4, 64, 4, 64], Dtype::Bf16, true),
     row("fused_mlp", "prefill-q4", &[128, 1024, 2816, 1024, 4, 64, 4, 64], Dtype::F32, false),
     row("fused_mlp", "decode-q4", &[1, 1024, 2816, 1024, 4, 64, 4, 64], Dtype::F32, true),
+    row("fused_decode_sdpa", "kv4", &[1, 8, 2, 8192, 128, 64, 0, 0], Dtype::F32, true),
+    row("fused_decode_sdpa", "kv4", &[1, 8, 2, 8192, 128, 64, 0, 0], Dtype::Bf16, true),
+    row("fused_decode_sdpa", "kv8", &[1, 8, 2, 8192, 128, 64, 0, 0], Dtype::Bf16, true),
 ];
 
 /// Bytes that rotated operands take together.
