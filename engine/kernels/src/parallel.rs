@@ -5,8 +5,8 @@
 
 use rayon::prelude::*;
 
-/// Multiply-adds below which one core is faster than waking a second one.
-const WORTH: usize = 1 << 17;
+/// Multiply-adds below which one core is done before a second one is awake: a sleeping thread takes some 100 µs.
+const WORTH: usize = 1 << 20;
 
 /// `each(0)`, `each(1)`, … `each(count - 1)`, in order; on all cores where `work`, the multiply-adds of
 /// them together, is worth it.

@@ -151,8 +151,9 @@ impl Slot<'_> {
             .map(|_| Direction::signs(&mut source, own.len()))
             .collect();
         let first = &backwards[0].values;
-        let differences = Differences::new(subject, operands, operand, &projections[0], first)?;
         let allowed = settings.units * bound::unit(own.dtype());
+        let trial = (&projections[0], first.as_slice());
+        let differences = Differences::new(subject, operands, operand, trial, allowed)?;
         let start = first_order(&differences, allowed, operand)?;
         tally.uncertain(&differences, start);
 

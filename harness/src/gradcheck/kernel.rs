@@ -200,7 +200,7 @@ impl Differentiable for Fused {
         }
         let mut trial = self.at(operands)?;
         let results = run(self.forward, &trial, How::new())?;
-        for (name, result) in self.names.results.iter().zip(results) {
+        for (&name, result) in self.names.results.iter().zip(results) {
             trial.operands.push(Operand { name, ..result });
         }
         let cotangent = &cotangents[0];

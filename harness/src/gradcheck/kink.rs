@@ -15,7 +15,7 @@ use super::{
 
 /// One-sided slopes are taken this small a part of the operand's scale away.
 const STEP: f64 = 1.0 / (1 << 20) as f64;
-/// The sides of a kink are looked at this part of the operand's scale away.
+/// The sides of a kink are looked at this far away, or up to twice as far.
 const ASIDE: f64 = 1.0 / 16.0;
 
 /// Checks at the kink, then on both of its sides.
@@ -64,7 +64,8 @@ fn between(
         let chosen = direction::entries(&mut source, own.shape(), settings.entries);
         directions.extend(chosen.into_iter().map(Direction::Entry));
         let first = &backwards[0].values;
-        let differences = Differences::new(subject, operands, operand, &directions[0], first)?;
+        let trial = (&directions[0], first.as_slice());
+        let differences = Differences::new(subject, operands, operand, trial, STEP)?;
         let h = differences.scale() * STEP;
         let allowed = settings.units * bound::unit(own.dtype()) + STEP;
         for direction in directions {

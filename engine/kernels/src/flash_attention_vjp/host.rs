@@ -177,7 +177,16 @@ impl Head<'_> {
         let (lse, delta) = (lse.collect(), delta.collect());
         let columns = |of: &[f32]| panels_of_columns(Matrix::new(of, rows, d), QUERIES);
         let (query_columns, cotangent_columns) = (columns(&queries), columns(&cotangent));
-        Rows { first, count: rows, queries, cotangent, query_columns, cotangent_columns, lse, delta }
+        Rows {
+            first,
+            count: rows,
+            queries,
+            cotangent,
+            query_columns,
+            cotangent_columns,
+            lse,
+            delta,
+        }
     }
 
     /// Adds what a block of queries gives.

@@ -54,7 +54,7 @@ fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
         defines: head.defines,
         ints: head.ints,
         dtypes: head.dtypes,
-        numbers: head.numbers,
+        numbers: Vec::new(),
         outputs,
         grid: [
             threads(ID, groups, THREADS)?,

@@ -30,8 +30,8 @@ for (uint i = 0; i < EACH; i++) {
 #else
   const float pulled = float(cotangent[at]);
 #endif
-  // Beyond ten either way the tangent is 1 to the last bit of a float; squares of larger numbers would overflow.
-  const float within = clamp(g, -10.0f, 10.0f);
+  // Beyond ten either way the tangent is 1 to the last bit of a float; cubes of larger numbers would overflow.
+  const float within = g < -10.0f ? -10.0f : g > 10.0f ? 10.0f : g;
   const float t = precise::tanh(SLOPE * (within + CUBE * within * within * within));
 #if defined(MUTANT_three_forgotten)
   const float inner = SLOPE * (1.0f + CUBE * within * within);
@@ -47,21 +47,26 @@ for (uint i = 0; i < EACH; i++) {
 #else
   const float curve = 0.5f * within * (1.0f - t * t) * inner;
 #endif
-#if defined(MUTANT_half_forgotten)
-  const float derivative = 1.0f + t + curve;
-#else
   const float derivative = 0.5f * (1.0f + t) + curve;
+#if defined(MUTANT_half_forgotten)
+  const float activated = g * (1.0f + t);
+#elif defined(MUTANT_dup_of_derivative)
+  const float activated = derivative;
+#elif defined(MUTANT_needless_rounding)
+  const float activated = float(bfloat16_t(0.5f * g * (1.0f + t)));
+#else
+  const float activated = 0.5f * g * (1.0f + t);
 #endif
 #if defined(MUTANT_up_forgotten)
-  dgate[at] = T(pulled * derivative);
-#elif defined(MUTANT_needless_rounding)
-  dgate[at] = T(float(bfloat16_t(pulled * u * derivative)));
+  const float by_gate = pulled * derivative;
 #else
-  dgate[at] = T(pulled * u * derivative);
+  const float by_gate = pulled * u * derivative;
 #endif
-#if defined(MUTANT_dup_of_derivative)
-  dup[at] = T(pulled * derivative);
+#if defined(MUTANT_results_swapped)
+  dgate[at] = T(pulled * activated);
+  dup[at] = T(by_gate);
 #else
-  dup[at] = T(pulled * 0.5f * g * (1.0f + t));
+  dgate[at] = T(by_gate);
+  dup[at] = T(pulled * activated);
 #endif
 }

@@ -1,6 +1,7 @@
 //! Gradients of gated gelu: of `gelu_approx(gate) * up` by the gate and by up, in one pass.
 
 mod host;
+mod metal;
 
 use mlx_parity_tensor::Dtype;
 
@@ -32,6 +33,10 @@ const SPEC: Spec = Spec {
     sources: &[
         source!("fused_geglu_vjp/mod.rs"),
         source!("fused_geglu_vjp/host.rs"),
+        source!("fused_geglu_vjp/metal.rs"),
+        source!("fused_geglu_vjp/kernel.metal"),
+        source!("fused_geglu/metal.rs"),
+        source!("launch.rs"),
         source!("fused_geglu/mod.rs"),
         source!("fused_geglu/reference.rs"),
         source!("fused_geglu/inputs.rs"),
@@ -40,28 +45,28 @@ const SPEC: Spec = Spec {
         source!("parallel.rs"),
         source!("rows.rs"),
     ],
-    metal: None,
+    metal: Some(metal::METAL),
     mutants: MUTANTS,
 };
 
-const fn host(name: &'static str, what: &'static str) -> Mutant {
-    Mutant { name, what, host: true, metal: false }
-}
-
 const MUTANTS: &[Mutant] = &[
-    host("cotangent_forgotten", "gradients of the sum, whatever the cotangent"),
-    host("up_forgotten", "the gate's gradient without the factor up"),
-    host("three_forgotten", "the cube's derivative without its factor 3"),
-    host("cube_forgotten", "the derivative of the linear term alone"),
-    host("tangent_not_squared", "1 - tanh instead of 1 - tanh^2"),
-    host("curve_forgotten", "the product rule without its second term"),
-    host("half_forgotten", "twice the gradient of up"),
-    host("dup_of_derivative", "up's gradient by gelu's derivative instead of gelu"),
-    host("results_swapped", "each gradient in the place of the other"),
-    host("needless_rounding", "gelu rounded to bfloat16 on the way"),
-    host("tail_skipped", "elements behind the last whole block left as they were"),
-    host("stale_tail", "elements behind the last whole block computed from the block before"),
-    host("strides_ignored", "rows with gaps read as if there were none"),
+    Mutant::both("cotangent_forgotten", "gradients of the sum, whatever the cotangent"),
+    Mutant::both("up_forgotten", "the gate's gradient without the factor up"),
+    Mutant::both("three_forgotten", "the cube's derivative without its factor 3"),
+    Mutant::both("cube_forgotten", "the derivative of the linear term alone"),
+    Mutant::both("tangent_not_squared", "1 - tanh instead of 1 - tanh^2"),
+    Mutant::both("curve_forgotten", "the product rule without its second term"),
+    Mutant::both("half_forgotten", "twice the gradient of up"),
+    Mutant::both("dup_of_derivative", "up's gradient by gelu's derivative instead of gelu"),
+    Mutant::both("results_swapped", "each gradient in the place of the other"),
+    Mutant::both("needless_rounding", "gelu rounded to bfloat16 on the way"),
+    Mutant::both("tail_skipped", "elements behind the last whole block left as they were"),
+    Mutant::host(
+        "stale_tail",
+        "elements behind the last whole block computed from the block before",
+    ),
+    Mutant::host("strides_ignored", "rows with gaps read as if there were none"),
+    Mutant::metal("tail_unmasked", "elements that there are not, computed"),
 ];
 
 /// The operands of a call.
