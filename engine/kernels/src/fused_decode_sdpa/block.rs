@@ -167,7 +167,7 @@ impl Piece<'_> {
         let by = if self.how.is("bias_x099") { 0.99 } else { 1.0 };
         self.factors(&cache.scales, first, count, |key, group, of| rows_scales[key][group] = of);
         self.factors(&cache.biases, first, count, |key, group, of| {
-            rows_biases[key][group] = by * of
+            rows_biases[key][group] = by * of;
         });
         let (base, step) = self.place(&cache.words);
         for at in (0..cache.words.len).step_by(LANES) {
