@@ -46,7 +46,10 @@ pub use model::{
     config_keys, generate_networks, rungs, supported_model_types,
 };
 pub use prefix::PrefixStore;
-pub use runtime::{Processor, RuntimeInfo, active_memory, clear_cache, compute_on, peak_memory, reset_peak_memory, runtime_info};
+pub use runtime::{
+    Processor, RuntimeInfo, active_memory, clear_cache, compute_on, peak_memory, reset_peak_memory,
+    runtime_info,
+};
 pub use speculative::{SpeculateOptions, Speculated, speculate, speculate_with};
 pub use taps::Taps;
 pub use tokenizer::Tokenizer;

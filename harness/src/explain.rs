@@ -117,7 +117,7 @@ fn ask_oracle(oracle: &mut Oracle, job: &Job, step: usize, out: &Path) -> Result
         | Kind::Meta(_)
         | Kind::Metal(_)
         | Kind::Gate(_)
-            | Kind::Vjp(_) => {
+        | Kind::Vjp(_) => {
             return Err(ExplainError::NoIntermediates);
         }
     };

@@ -27,5 +27,8 @@ pub mod adding_a_meta_case {}
 #[doc = include_str!("../guide/adding-an-architecture.md")]
 pub mod adding_an_architecture {}
 
+#[doc = include_str!("../guide/adding-a-kernel.md")]
+pub mod adding_a_kernel {}
+
 #[doc = include_str!("../guide/adding-an-op-case.md")]
 pub mod adding_an_op_case {}

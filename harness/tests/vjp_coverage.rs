@@ -49,13 +49,15 @@ fn every_op_with_a_gradient_has_a_case_and_a_quick_one_or_a_reason() {
 fn every_floating_operand_is_differentiated_somewhere() {
     let mut asked: BTreeMap<String, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
     for case in cases() {
-        let points = case.points();
-        let Some(Point::Op(call)) = points.first() else { continue };
-        let operands = suite(call.op).operands(call, &mut Source::new(1)).unwrap();
-        let entry = asked.entry(call.op.name().to_owned()).or_default();
-        entry.0.extend(case.wrt.iter().copied());
-        let floats = operands.iter().enumerate().filter(|(_, operand)| operand.dtype().is_float());
-        entry.1.extend(floats.map(|(at, _)| at));
+        for point in case.points() {
+            let Point::Op(call) = point else { continue };
+            let operands = suite(call.op).operands(&call, &mut Source::new(1)).unwrap();
+            let entry = asked.entry(call.op.name().to_owned()).or_default();
+            entry.0.extend(case.wrt.iter().copied());
+            let operands = operands.iter().enumerate();
+            let floats = operands.filter(|(_, operand)| operand.dtype().is_float());
+            entry.1.extend(floats.map(|(at, _)| at));
+        }
     }
     let left: BTreeMap<String, Vec<usize>> = asked
         .into_iter()
@@ -63,12 +65,13 @@ fn every_floating_operand_is_differentiated_somewhere() {
         .filter(|(_, left)| !left.is_empty())
         .collect();
     // Scales and biases of packed keys, values and experts are constants where models train; the weight
-    // of a loss's row is no parameter; put_along_axis puts one constant.
+    // of a loss's row is no parameter; put_along_axis puts one constant; rope's periods are given.
     let constants = [
         ("cross_entropy", vec![2]),
         ("gather_qmm", vec![2, 3]),
         ("put_along_axis", vec![2]),
-        ("quantized_sdpa", vec![2, 3, 5, 6, 7]),
+        ("quantized_sdpa", vec![2, 3, 5, 6]),
+        ("rope", vec![1]),
     ];
     let constants: BTreeMap<String, Vec<usize>> =
         constants.into_iter().map(|(op, at)| (op.to_owned(), at)).collect();
@@ -134,8 +137,8 @@ fn every_composite_and_every_kernel_with_a_backward_has_a_case() {
     let (mut composites, mut kernels) = (BTreeSet::new(), BTreeSet::new());
     for case in cases() {
         match case.of {
-            Of::Composite(name) => drop(composites.insert(name)),
-            Of::Kernel(trials) => drop(kernels.insert(trials.kernel)),
+            Of::Composite(name) => composites.extend([name]),
+            Of::Kernel(trials) => kernels.extend([trials.kernel]),
             Of::Op(_) => {}
         }
     }

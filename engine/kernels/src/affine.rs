@@ -11,7 +11,7 @@ use crate::how::How;
 use crate::lanes::LANES;
 
 /// Bits that MLX packs.
-pub const BITS: [u32; 6] = [2, 3, 4, 5, 6, 8];
+const BITS: [u32; 6] = [2, 3, 4, 5, 6, 8];
 
 /// Group sizes that MLX packs.
 pub const GROUPS: [usize; 3] = [32, 64, 128];
@@ -49,50 +49,6 @@ pub fn pack(codes: &[u32], bits: u32) -> Vec<u32> {
         }
     }
     row
-}
-
-/// The first `codes.len()` codes of a row, as numbers.
-#[inline(always)]
-pub fn unpack(row: &[u32], bits: u32, codes: &mut [f32]) {
-    match bits {
-        2 => unpack_words::<2>(row, codes),
-        4 => unpack_words::<4>(row, codes),
-        8 => unpack_words::<8>(row, codes),
-        _ => {
-            for (index, to) in codes.iter_mut().enumerate() {
-                *to = code(row, bits, index) as f32;
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn unpack_words<const BITS: usize>(row: &[u32], codes: &mut [f32]) {
-    let per = 32 / BITS;
-    for (&word, to) in row.iter().zip(codes.chunks_mut(per)) {
-        for (index, to) in to.iter_mut().enumerate() {
-            *to = ((word >> (index * BITS)) & ((1 << BITS) - 1)) as f32;
-        }
-    }
-}
-
-/// `scale · code + bias` in float32 for the first `out.len()` codes of a row; both roundings are
-/// float32's.
-#[inline(always)]
-pub fn dequantize(
-    row: &[u32],
-    bits: u32,
-    group: usize,
-    scales: &[f32],
-    biases: &[f32],
-    out: &mut [f32],
-) {
-    unpack(row, bits, out);
-    for ((of, &scale), &bias) in out.chunks_mut(group).zip(scales).zip(biases) {
-        for x in of {
-            *x = *x * scale + bias;
-        }
-    }
 }
 
 /// A packed matrix `[rows, cols]`, lent.
@@ -184,6 +140,11 @@ impl<'a> Packed<'a> {
     pub fn row(&self, row: usize) -> &'a [u32] {
         let len = words(self.cols, self.bits);
         &self.words[row * len..][..len]
+    }
+
+    /// Of scales and biases.
+    pub const fn dtype(&self) -> Dtype {
+        self.scales.dtype()
     }
 
     /// Groups of a row.

@@ -12,8 +12,7 @@ use super::{
     Replay,
     denoise_file::{self, WireDenoise},
     deviation::{self, WireDeviation},
-    matrix_file, meta_file, metal_file, op_file, toml_dir, trajectory_file,
-    vjp_file,
+    matrix_file, meta_file, metal_file, op_file, toml_dir, trajectory_file, vjp_file,
 };
 use crate::{meta::Matrix, row::Tier, synthetic::Lane};
 

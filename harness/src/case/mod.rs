@@ -249,7 +249,10 @@ impl Case {
 
     /// Whether a golden answers this case.
     pub fn has_golden(&self) -> bool {
-        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_) | Kind::Vjp(_))
+        !matches!(
+            self.kind,
+            Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_) | Kind::Vjp(_)
+        )
     }
 
     /// Whether its golden says that the model itself is right, in no composition but its own.
@@ -292,7 +295,8 @@ impl Case {
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_)
-            | Kind::Gate(_) | Kind::Vjp(_) => None,
+            | Kind::Gate(_)
+            | Kind::Vjp(_) => None,
         }
     }
 

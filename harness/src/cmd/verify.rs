@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{Common, Failure, Result, say};
 use crate::{
     case::{Filter, parse_shard},
+    composition::check_environment,
     report::{self, Context},
     row::{Row, Tier},
     verify::{Observer, Options, verify},
@@ -68,6 +69,7 @@ pub enum Format {
 /// Runs the command.
 pub fn run(common: &Common, args: &Args) -> Result {
     let root = common.root()?;
+    check_environment().map_err(Failure::usage)?;
     let program = std::env::current_exe().context("cannot find this binary")?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = args.jobs.unwrap_or(cores);

@@ -3,7 +3,7 @@
 use mlx_parity_tensor::{HostTensor, Layout};
 
 use super::{
-    Cotangent, Differentiable, Differences, Direction, GradError, GradientReport, Order, bound,
+    Cotangent, Differences, Differentiable, Direction, GradError, GradientReport, Order, bound,
     cotangent, direction, kink, properties, report::ratio, second,
 };
 
@@ -90,7 +90,9 @@ pub(super) fn values(
     let mut tally = Tally::default();
     let mut conditions = Vec::new();
     for (slot, &operand) in subject.wrt().iter().enumerate() {
-        if let Some(failure) = properties::form(operand, &operands[operand], &backwards[0].gradients, slot) {
+        if let Some(failure) =
+            properties::form(operand, &operands[operand], &backwards[0].gradients, slot)
+        {
             tally.report.failures.push(failure);
             continue;
         }
@@ -141,19 +143,17 @@ struct Slot<'a> {
 pub(super) type Conditions = Vec<f64>;
 
 impl Slot<'_> {
-    fn compare(
-        &self,
-        backwards: &[Backward],
-        tally: &mut Tally,
-    ) -> Result<Conditions, GradError> {
+    fn compare(&self, backwards: &[Backward], tally: &mut Tally) -> Result<Conditions, GradError> {
         let Self { subject, operands, settings, slot, operand } = *self;
         let own = &operands[operand];
         let mut source = bound::source(settings.seed, operand);
-        let projections: Vec<_> =
-            (0..settings.projections.max(1)).map(|_| Direction::signs(&mut source, own.len())).collect();
+        let projections: Vec<_> = (0..settings.projections.max(1))
+            .map(|_| Direction::signs(&mut source, own.len()))
+            .collect();
         let first = &backwards[0].values;
-        let differences = Differences::new(subject, operands, operand, &projections[0], first)?;
         let allowed = settings.units * bound::unit(own.dtype());
+        let trial = (&projections[0], first.as_slice());
+        let differences = Differences::new(subject, operands, operand, trial, allowed)?;
         let start = first_order(&differences, allowed, operand)?;
         tally.uncertain(&differences, start);
 
@@ -170,12 +170,16 @@ impl Slot<'_> {
         let mut power = f64::INFINITY;
         for (number, line) in lines.iter_mut().enumerate() {
             for (at, back) in backwards.iter().enumerate() {
-                let compared = line.compare(&back.values, &gradients[at], allowed, conditions[at])?;
+                let compared =
+                    line.compare(&back.values, &gradients[at], allowed, conditions[at])?;
                 if at == 0 {
                     power = power.min(compared.bound + compared.error);
                 }
                 tally.add(&compared, || {
-                    format!("operand {operand}, projection {number}, {} cotangent", back.kind.name())
+                    format!(
+                        "operand {operand}, projection {number}, {} cotangent",
+                        back.kind.name()
+                    )
                 });
             }
         }
@@ -189,12 +193,16 @@ impl Slot<'_> {
                 };
                 if dead && gradients[number][at] != 0.0 {
                     let (found, place) = (gradients[number][at], place());
-                    tally.report.failures.push(format!("no output depends on {place}: its gradient is {found}"));
+                    tally
+                        .report
+                        .failures
+                        .push(format!("no output depends on {place}: its gradient is {found}"));
                     continue;
                 }
                 let condition =
                     bound::of_entry(&back.values, line.first(), conditions[number], own.len());
-                let compared = line.compare(&back.values, &gradients[number], allowed, condition)?;
+                let compared =
+                    line.compare(&back.values, &gradients[number], allowed, condition)?;
                 tally.add(&compared, place);
             }
         }

@@ -46,7 +46,13 @@ impl Cotangent {
             values.extend((0..form.len()).map(|at| match self {
                 Self::Random => drawn(source),
                 Self::Ramp => ((at % width) % 64 + 1) as f64 / 16.0,
-                Self::Alternating => if at.is_multiple_of(2) { 1.0 } else { -1.0 },
+                Self::Alternating => {
+                    if at.is_multiple_of(2) {
+                        1.0
+                    } else {
+                        -1.0
+                    }
+                }
                 Self::Ones => 1.0,
                 Self::Last | Self::Zero => 0.0,
             }));

@@ -26,7 +26,7 @@ const STEPS: std::ops::RangeInclusive<i32> = 1..=15;
 /// Where a formula changes least from one step to the next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plateau {
-    /// The step in the middle of the plateau.
+    /// The step.
     pub step: f64,
     /// Difference to the neighbouring steps' results over the size of the derivative. Not a number where
     /// no step has a result.
@@ -47,7 +47,7 @@ pub struct Differences<'a> {
 
 impl<'a> Differences<'a> {
     /// The function at `operands`, to be differentiated by the operand at `operand`; steps are chosen on
-    /// `trial`, with outputs weighed by `weights`.
+    /// `trial`, with outputs weighed by `weights`; `wanted` is what relative uncertainty would do.
     ///
     /// # Errors
     /// What the function says.
@@ -55,8 +55,8 @@ impl<'a> Differences<'a> {
         subject: &'a dyn Differentiable,
         operands: &[HostTensor],
         operand: usize,
-        trial: &Direction,
-        weights: &[f64],
+        (trial, weights): (&Direction, &[f64]),
+        wanted: f64,
     ) -> Result<Self, GradError> {
         let operands = widened(subject, operands)?;
         let base = subject.value(&operands)?;
@@ -65,7 +65,7 @@ impl<'a> Differences<'a> {
         let nowhere = Plateau { step: f64::NAN, spread: f64::NAN };
         let plateaus = [nowhere; 3];
         let mut made = Self { subject, operands, base, operand, x, scale, plateaus };
-        made.plateaus = made.sweep(trial, weights)?;
+        made.plateaus = made.sweep(trial, weights, wanted)?;
         Ok(made)
     }
 
@@ -114,8 +114,14 @@ impl<'a> Differences<'a> {
         Ok(slope(&self.at(direction, h)?, &self.at(direction, -h)?, 2.0 * h))
     }
 
-    /// Every formula at every step, and the plateau of each.
-    fn sweep(&self, trial: &Direction, weights: &[f64]) -> Result<[Plateau; 3], GradError> {
+    /// Every formula at every step, and the plateau of each. Cheaper formulas take the smallest step that is
+    /// certain enough, so that they cross as few kinks as may be; five-point differences the most certain one.
+    fn sweep(
+        &self,
+        trial: &Direction,
+        weights: &[f64],
+        wanted: f64,
+    ) -> Result<[Plateau; 3], GradError> {
         let mut found: [Vec<(f64, Vec<f64>)>; 3] = Default::default();
         let mut wider: Option<Vec<f64>> = None;
         for exponent in STEPS {
@@ -129,7 +135,12 @@ impl<'a> Differences<'a> {
             found[1].push((h, central.clone()));
             wider = Some(central);
         }
-        Ok(found.map(|steps| plateau(&steps, weights)))
+        let [forward, central, five_point] = found;
+        Ok([
+            plateau(&forward, weights, wanted / 16.0),
+            plateau(&central, weights, wanted / 256.0),
+            plateau(&five_point, weights, 0.0),
+        ])
     }
 }
 
@@ -164,11 +175,17 @@ fn richardson(fine: &[f64], coarse: &[f64]) -> Vec<f64> {
 
 /// √Σ(weight·value)².
 pub(super) fn norm(weights: &[f64], values: impl Iterator<Item = f64>) -> f64 {
-    weights.iter().zip(values).map(|(w, v)| if *w == 0.0 { 0.0 } else { (w * v).powi(2) }).sum::<f64>().sqrt()
+    weights
+        .iter()
+        .zip(values)
+        .map(|(w, v)| if *w == 0.0 { 0.0 } else { (w * v).powi(2) })
+        .sum::<f64>()
+        .sqrt()
 }
 
-/// The middle of the steps whose results differ from both neighbours' nearly as little as any.
-fn plateau(steps: &[(f64, Vec<f64>)], weights: &[f64]) -> Plateau {
+/// The smallest of the steps whose results differ from both neighbours' by no more than `enough` of their size,
+/// or nearly as little as any.
+fn plateau(steps: &[(f64, Vec<f64>)], weights: &[f64], enough: f64) -> Plateau {
     let between = |a: usize, b: usize| {
         let pairs = steps[a].1.iter().zip(&steps[b].1);
         norm(weights, pairs.map(|(a, b)| a - b))
@@ -182,9 +199,10 @@ fn plateau(steps: &[(f64, Vec<f64>)], weights: &[f64]) -> Plateau {
         return Plateau { step: f64::NAN, spread: f64::NAN };
     };
     let size = |at: usize| norm(weights, steps[at].1.iter().copied());
-    let flat: Vec<_> =
-        spreads.iter().filter(|(at, spread)| *spread <= 4.0 * least + 1e-12 * size(*at)).collect();
-    let (at, spread) = *flat[flat.len() / 2];
+    let flat = |(at, spread): &&(usize, f64)| *spread <= (enough * size(*at)).max(2.0 * least);
+    let Some(&(at, spread)) = spreads.iter().rev().find(flat) else {
+        return Plateau { step: f64::NAN, spread: f64::NAN };
+    };
     let spread = if spread == 0.0 { 0.0 } else { spread / size(at) };
     Plateau { step: steps[at].0, spread }
 }
@@ -227,7 +245,7 @@ mod tests {
     fn derivative(f: fn(f64) -> f64, x: f64, order: Order) -> (f64, Plateau) {
         let (of, x) = (Of::new(f), HostTensor::from_f64([1], &[x]).unwrap());
         let along = Direction::Entry(0);
-        let differences = Differences::new(&of, &[x], 0, &along, &[1.0]).unwrap();
+        let differences = Differences::new(&of, &[x], 0, (&along, &[1.0]), 0.0).unwrap();
         (differences.along(&along, order).unwrap()[0], differences.plateau(order))
     }
 

@@ -75,12 +75,15 @@ impl Fused {
             candidate(kernel).ok_or_else(|| unknown(format!("there is no kernel `{kernel}`")))?;
         let id = forward.spec().backward;
         let id = id.ok_or_else(|| unknown(format!("kernel `{kernel}` names no backward")))?;
-        let backward = candidate(id).ok_or_else(|| unknown(format!("there is no kernel `{id}`")))?;
+        let backward =
+            candidate(id).ok_or_else(|| unknown(format!("there is no kernel `{id}`")))?;
         let names = BACKWARDS.iter().find(|names| names.backward == id);
-        let names = names
-            .ok_or_else(|| unknown(format!("what `{id}` takes is not listed in gradcheck::kernel")))?;
+        let names = names.ok_or_else(|| {
+            unknown(format!("what `{id}` takes is not listed in gradcheck::kernel"))
+        })?;
         let class = forward.classes().iter().find(|known| known.name == class);
-        let class = class.ok_or_else(|| unknown(format!("`{kernel}` has no such class of shapes")))?;
+        let class =
+            class.ok_or_else(|| unknown(format!("`{kernel}` has no such class of shapes")))?;
         if sizes.len() != forward.sizes().len() {
             let wanted = forward.sizes().join(", ");
             return Err(unknown(format!("`{kernel}`: sizes are {sizes:?}, wanted {wanted}")));
@@ -197,7 +200,7 @@ impl Differentiable for Fused {
         }
         let mut trial = self.at(operands)?;
         let results = run(self.forward, &trial, How::new())?;
-        for (name, result) in self.names.results.iter().zip(results) {
+        for (&name, result) in self.names.results.iter().zip(results) {
             trial.operands.push(Operand { name, ..result });
         }
         let cotangent = &cotangents[0];

@@ -8,14 +8,14 @@
 use mlx_parity_tensor::HostTensor;
 
 use super::{
-    Differentiable, Differences, Direction, GradError, GradientReport, Order, Settings, bound,
+    Differences, Differentiable, Direction, GradError, GradientReport, Order, Settings, bound,
     check::{Compared, Tally, backwards, values},
     direction,
 };
 
 /// One-sided slopes are taken this small a part of the operand's scale away.
 const STEP: f64 = 1.0 / (1 << 20) as f64;
-/// The sides of a kink are looked at this part of the operand's scale away.
+/// The sides of a kink are looked at this far away, or up to twice as far.
 const ASIDE: f64 = 1.0 / 16.0;
 
 /// Checks at the kink, then on both of its sides.
@@ -59,11 +59,13 @@ fn between(
         let own = &operands[operand];
         let mut source = bound::source(settings.seed, operand);
         let mut directions = vec![Direction::Signs(vec![true; own.len()])];
-        directions.extend((0..settings.projections).map(|_| Direction::signs(&mut source, own.len())));
+        directions
+            .extend((0..settings.projections).map(|_| Direction::signs(&mut source, own.len())));
         let chosen = direction::entries(&mut source, own.shape(), settings.entries);
         directions.extend(chosen.into_iter().map(Direction::Entry));
         let first = &backwards[0].values;
-        let differences = Differences::new(subject, operands, operand, &directions[0], first)?;
+        let trial = (&directions[0], first.as_slice());
+        let differences = Differences::new(subject, operands, operand, trial, STEP)?;
         let h = differences.scale() * STEP;
         let allowed = settings.units * bound::unit(own.dtype()) + STEP;
         for direction in directions {

@@ -99,13 +99,13 @@ impl Scope<'_> {
         let combined = self.ask(&combine(&first.values, &last.values), Layout::Contiguous)?;
         let mut failures = Vec::new();
         for (slot, at) in self.subject.wrt().iter().enumerate() {
-            let want =
-                combine(&first.gradients[slot].to_f64(), &last.gradients[slot].to_f64());
+            let want = combine(&first.gradients[slot].to_f64(), &last.gradients[slot].to_f64());
             let bounds = &self.conditions[slot];
             let bound = 4.0 * (bounds[0] + bounds[bounds.len() - 1]);
-            failures.extend(apart(&combined[slot].to_f64(), &want, bound).map(|apart| {
-                format!("operand {at} is not linear in the cotangent: {apart}")
-            }));
+            failures.extend(
+                apart(&combined[slot].to_f64(), &want, bound)
+                    .map(|apart| format!("operand {at} is not linear in the cotangent: {apart}")),
+            );
         }
         Ok(failures)
     }

@@ -54,12 +54,15 @@ impl GradientReport {
         let (step, spread) = (uncertain.step, uncertain.spread);
         let blind = if other.relative_power > self.relative_power { &other } else { &self };
         let (power, relative_power) = (blind.power, blind.relative_power);
-        let worse = other.comparisons > 0 && (self.comparisons == 0 || other.ratio() > self.ratio());
+        let worse =
+            other.comparisons > 0 && (self.comparisons == 0 || other.ratio() > self.ratio());
         let (worse, rest) = if worse { (other, self) } else { (self, other) };
         let mut failures = rest.failures;
         failures.extend(worse.failures);
         let mut properties = worse.properties;
-        properties.extend(rest.properties.into_iter().filter(|p| !properties.contains(p)).collect::<Vec<_>>());
+        properties.extend(
+            rest.properties.into_iter().filter(|p| !properties.contains(p)).collect::<Vec<_>>(),
+        );
         Self {
             held: worse.held && rest.held,
             comparisons: worse.comparisons + rest.comparisons,

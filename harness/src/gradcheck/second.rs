@@ -6,7 +6,8 @@
 use mlx_parity_tensor::HostTensor;
 
 use super::{
-    Cotangent, Differentiable, Differences, Direction, GradError, GradientReport, Order, Settings, bound,
+    Cotangent, Differences, Differentiable, Direction, GradError, GradientReport, Order, Settings,
+    bound,
     check::{Compared, Tally},
     cotangent,
 };
@@ -28,7 +29,8 @@ pub(super) fn check(
     for (slot, &operand) in subject.wrt().iter().enumerate() {
         let own = &operands[operand];
         let trial = Direction::signs(&mut source, own.len());
-        let differences = Differences::new(subject, operands, operand, &trial, &weights)?;
+        let differences =
+            Differences::new(subject, operands, operand, (&trial, &weights), RESOLVED)?;
         for number in 0..settings.projections {
             let direction = Direction::signs(&mut source, own.len());
             let tangents = tangents(subject, operands, slot, &direction)?;

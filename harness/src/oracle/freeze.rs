@@ -79,9 +79,8 @@ pub fn freeze(
         | Kind::Op(_)
         | Kind::Meta(_)
         | Kind::Metal(_)
-        | Kind::Gate(_) | Kind::Vjp(_) => {
-            Err(unasked(oracle, "a case that this oracle does not answer"))
-        }
+        | Kind::Gate(_)
+        | Kind::Vjp(_) => Err(unasked(oracle, "a case that this oracle does not answer")),
     };
     let result = answer.and_then(|answer| {
         let manifest = describe(oracle, case, digests, here, answer, &scratch)?;

@@ -24,11 +24,7 @@ fn report(function: Function, gradient: Gradient, dtype: Dtype) -> GradientRepor
 }
 
 /// How many of the draws a formula objects in.
-fn objections(
-    fault: &Fault,
-    gradient: Gradient,
-    formula: impl Fn(&Claimed, u64) -> bool,
-) -> usize {
+fn objections(fault: &Fault, gradient: Gradient, formula: impl Fn(&Claimed, u64) -> bool) -> usize {
     let claimed = Claimed::new(fault.function, gradient, fault.dtype);
     (0..DRAWS).filter(|seed| formula(&claimed, *seed)).count()
 }

@@ -57,7 +57,7 @@ fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
 /// # Errors
 /// [`KernelError::Unsupported`] for heads that are no multiple of 8, or do not fit.
 pub fn tile(kernel: &'static str, dim: usize, floats: usize) -> Result<usize, KernelError> {
-    let fits = |tile: &usize| dim > 0 && dim % 8 == 0 && tile * dim <= floats;
+    let fits = |tile: &usize| dim > 0 && dim.is_multiple_of(8) && tile * dim <= floats;
     [32, 16, 8].into_iter().find(fits).ok_or_else(|| KernelError::Unsupported {
         kernel,
         found: format!("a head of {dim}"),

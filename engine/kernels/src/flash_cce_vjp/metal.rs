@@ -56,11 +56,7 @@ fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
         dtypes: head.dtypes,
         numbers: Vec::new(),
         outputs,
-        grid: [
-            threads(ID, groups, THREADS)?,
-            threads(ID, width.div_ceil(parts * COLUMNS), 1)?,
-            1,
-        ],
+        grid: [threads(ID, groups, THREADS)?, threads(ID, width.div_ceil(parts * COLUMNS), 1)?, 1],
         group: [threads(ID, 1, THREADS)?, 1, 1],
         init_value: None,
     })

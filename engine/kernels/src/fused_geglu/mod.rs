@@ -64,7 +64,10 @@ const MUTANTS: &[Mutant] = &[
     Mutant::metal("tanh_linear", "tanh as what is between -1 and 1 of its argument"),
     Mutant::metal("up_forgotten", "the activation alone"),
     Mutant::metal("tail_unmasked", "elements that there are not, computed"),
-    Mutant::metal("blocks_overlap", "each group begins where the first block of the one before ends"),
+    Mutant::metal(
+        "blocks_overlap",
+        "each group begins where the first block of the one before ends",
+    ),
 ];
 
 /// The operands of a call.

@@ -29,11 +29,7 @@ static SPEC: Spec = Spec {
     baseline: "residual + quantized_matmul(silu(quantized_matmul(x, gate)) * quantized_matmul(x, up), down)",
     dtypes: gated::DTYPES,
     backward: None,
-    spread: Some(Spread {
-        backend: "metal",
-        ulp: 8,
-        why: "atomic additions in whatever order",
-    }),
+    spread: Some(Spread { backend: "metal", ulp: 8, why: "atomic additions in whatever order" }),
     min_rows: 1,
     sources: &[
         source!("fused_mlp/mod.rs"),

@@ -58,7 +58,8 @@ pub(crate) fn launch(
     steps: Option<Dtype>,
 ) -> Result<MetalLaunch, KernelError> {
     let of = Gated::of(kernel, call)?;
-    let mut ints = packings(kernel, &[("GATE_BITS", "GATE_GROUP", of.gate), ("UP_BITS", "UP_GROUP", of.up)])?;
+    let mut ints =
+        packings(kernel, &[("GATE_BITS", "GATE_GROUP", of.gate), ("UP_BITS", "UP_GROUP", of.up)])?;
     let tiled = of.rows >= MANY;
     ints.push(("TILED", i32::from(tiled)));
     let width = of.gate.rows;

@@ -20,7 +20,11 @@ pub struct Subject {
 impl Subject {
     /// A candidate of the list.
     pub fn of(id: &str, fits: fn(&Trial) -> bool) -> Self {
-        Self { candidate: candidate(id).expect("a candidate of this id"), fits, rounds_steps: false }
+        Self {
+            candidate: candidate(id).expect("a candidate of this id"),
+            fits,
+            rounds_steps: false,
+        }
     }
 
     /// The same beside a baseline that is the host's answer in the trial's own dtype: where no sums are made, MLX

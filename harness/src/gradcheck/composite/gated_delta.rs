@@ -25,7 +25,8 @@ impl Composite for GatedDelta {
         let wide = if dtype == Dtype::F64 { Dtype::F64 } else { Dtype::F32 };
         let mut draw = |dtype, shape: &[usize]| source.tensor(Generator::Random, dtype, shape);
         let (q, k) = (draw(dtype, &[1, STEPS, 1, KEY])?, draw(dtype, &[1, STEPS, 1, KEY])?);
-        let (v, memory) = (draw(dtype, &[1, STEPS, HEADS, VALUE])?, draw(wide, &[1, HEADS, VALUE, KEY])?);
+        let (v, memory) =
+            (draw(dtype, &[1, STEPS, HEADS, VALUE])?, draw(wide, &[1, HEADS, VALUE, KEY])?);
         let mut share = |dtype| {
             let shares: Vec<f64> =
                 (0..STEPS * HEADS).map(|_| 0.25 + 0.5 * source.uniform()).collect();

@@ -36,8 +36,7 @@ impl Composite for Lora {
         let Scales::Affine { scales, biases } = packed.scales() else {
             return Err(GradError::Subject("an affine matrix without affine scales".to_owned()));
         };
-        let rounded =
-            |of: &Tensor64| HostTensor::from_f64_as(dtype, of.shape(), of.data());
+        let rounded = |of: &Tensor64| HostTensor::from_f64_as(dtype, of.shape(), of.data());
         Ok(vec![x, words, rounded(scales)?, rounded(biases)?, a, b])
     }
 

@@ -1,4 +1,5 @@
-//! `max(x, 0)` and `clip(x, −2, 2)`: whole numbers, the edges among them.
+//! `max(x, 0)` and `clip(x, −16, 2)` of whole numbers from −8 to 8. Each has one edge among them, so that the one is
+//! convex and the other concave.
 
 use mlx_parity_tensor::{Dtype, HostTensor};
 
@@ -45,7 +46,7 @@ impl Composite for Relu {
     }
 }
 
-/// `mx.clip(x, -2, 2)`.
+/// `mx.clip(x, -16, 2)`.
 pub(super) struct Clip;
 
 impl Composite for Clip {
@@ -58,7 +59,7 @@ impl Composite for Clip {
     }
 
     fn value(&self, operands: &[HostTensor]) -> Result<Vec<f64>, GradError> {
-        Ok(operands[0].to_f64().into_iter().map(|x| x.clamp(-2.0, 2.0)).collect())
+        Ok(operands[0].to_f64().into_iter().map(|x| x.clamp(-16.0, 2.0)).collect())
     }
 
     #[cfg(feature = "engine")]
@@ -69,6 +70,6 @@ impl Composite for Clip {
         use mlx_parity_engine::ops;
         let x = &operands[0];
         let edge = |at: f64| ops::scalar(at, x.dtype());
-        Ok(vec![ops::clip(x, &edge(-2.0)?, &edge(2.0)?)?])
+        Ok(vec![ops::clip(x, &edge(-16.0)?, &edge(2.0)?)?])
     }
 }

@@ -23,7 +23,11 @@ pub(super) struct Routed;
 impl Composite for Routed {
     fn operands(&self, dtype: Dtype, source: &mut Source) -> Result<Vec<HostTensor>, GradError> {
         let mut draw = |shape: &[usize]| source.tensor(Generator::Random, dtype, shape);
-        Ok(vec![draw(&[TOKENS, HIDDEN])?, draw(&[EXPERTS, HIDDEN])?, draw(&[EXPERTS, OUT, HIDDEN])?])
+        Ok(vec![
+            draw(&[TOKENS, HIDDEN])?,
+            draw(&[EXPERTS, HIDDEN])?,
+            draw(&[EXPERTS, OUT, HIDDEN])?,
+        ])
     }
 
     fn outputs(&self, dtype: Dtype) -> Vec<Form> {
