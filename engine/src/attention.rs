@@ -8,6 +8,7 @@ use crate::error::EngineError;
 use crate::kernels::sites;
 use crate::ops::packed::{self, Packed};
 use crate::ops::{self, Mask};
+use crate::train;
 
 /// Queries `[batch, heads, n, d]` on rows `[batch, kv_heads, keys, d]` to `[batch, heads, n, d]`: MLX's
 /// fast attention on plain rows, `quantized_scaled_dot_product_attention` of `mlx_lm/models/base.py`
@@ -22,10 +23,15 @@ pub(crate) fn attend(
     mask: &Mask,
 ) -> Result<Array, EngineError> {
     match rows {
-        Rows::Plain { keys, values } => match sites::flash(queries, keys, values, scale, mask)? {
-            Some(mixed) => Ok(mixed),
-            None => ops::scaled_dot_product_attention(queries, keys, values, scale, mask),
-        },
+        Rows::Plain { keys, values } => {
+            if let Some(mixed) = train::attention(queries, keys, values, scale, mask)? {
+                return Ok(mixed);
+            }
+            match sites::flash(queries, keys, values, scale, mask)? {
+                Some(mixed) => Ok(mixed),
+                None => ops::scaled_dot_product_attention(queries, keys, values, scale, mask),
+            }
+        }
         Rows::Packed { keys, values, route } => {
             if let Some(mixed) = sites::decode_sdpa(queries, keys, values, scale, mask)? {
                 Ok(mixed)

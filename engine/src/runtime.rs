@@ -89,6 +89,23 @@ pub fn active_memory() -> Result<usize, EngineError> {
     op("get_active_memory", mlx_rs::memory::active_memory())
 }
 
+/// The most bytes that arrays of this process held at a time since [`reset_peak_memory`]
+/// (`mx.get_peak_memory`). Memory of kernels outside of MLX is not counted.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn peak_memory() -> Result<usize, EngineError> {
+    op("get_peak_memory", mlx_rs::memory::peak_memory())
+}
+
+/// Forgets the peak so far (`mx.reset_peak_memory`).
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub fn reset_peak_memory() -> Result<(), EngineError> {
+    op("reset_peak_memory", mlx_rs::memory::reset_peak_memory())
+}
+
 /// Gives back the buffers that MLX keeps for arrays to come (`mx.clear_cache`).
 ///
 /// # Errors

@@ -12,6 +12,9 @@ pub mod metal_on_linux {}
 #[doc = include_str!("../guide/gate.md")]
 pub mod gate {}
 
+#[doc = include_str!("../guide/gradients.md")]
+pub mod gradients {}
+
 #[doc = include_str!("../guide/bisect.md")]
 pub mod bisect {}
 

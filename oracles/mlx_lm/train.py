@@ -1,17 +1,19 @@
-"""mlx-lm's trainer on given batches, for `harness/tests/train.rs`.
+"""mlx-lm's trainer on given batches, for `engine/tests/train`.
 
     train.py REQUEST.json
 
     {"model": DIR, "adapter": DIR, "batches": [{"ids": [[..]], "lengths": [[first, last], ..]}],
      "iters": 20, "optimizer": {"learning_rate": 1e-3, "weight_decay": 0.01},
-     "accumulate": 1, "checkpoint": false, "compile": false, "out": DIR}
+     "accumulate": 1, "checkpoint": false, "compile": false, "clip": 0.5, "out": DIR}
 
 The adapter's config says which layers become LoRA layers, its tensors where they start. Batches go round.
 Losses go to stdout as a JSON list; `gradients.safetensors` in DIR are those of the first batch, before any
-update, and `adapters.safetensors` is what the trainer saved at its end.
+update, `clipped.safetensors` the same, clipped as one list in the order of their names, and
+`adapters.safetensors` is what the trainer saved at its end.
 
-`train` of `mlx_lm/tuner/trainer.py` compiles its step. The CPU's compiled kernels round some element-wise
-functions otherwise than its eager ones, so the request says which of the two it asks for.
+`train` of `mlx_lm/tuner/trainer.py` compiles its step, and `mx.compile` spells constants in 7 digits: the
+scale of attention, 0.17677669..., becomes 0.1767767, and every number behind it differs. So the request says
+whether compiling is on.
 """
 
 import itertools
@@ -19,13 +21,6 @@ import json
 import os
 import sys
 from pathlib import Path
-
-
-def dump(file, tensors):
-    import mlx.core as mx
-    from mlx.utils import tree_flatten
-
-    mx.save_safetensors(file, dict(tree_flatten(tensors)))
 
 
 class Losses:
@@ -49,6 +44,7 @@ def main():
     import mlx.core as mx
     import mlx.nn as nn
     import mlx.optimizers as optim
+    from mlx.utils import tree_flatten
     from mlx_lm.tuner import trainer
     from mlx_lm.utils import load_adapters, load_model
 
@@ -63,7 +59,11 @@ def main():
                for batch in request["batches"]]
     out = Path(request["out"])
     _, gradients = nn.value_and_grad(model, trainer.default_loss)(model, *batches[0])
-    dump(str(out / "gradients.safetensors"), gradients)
+    mx.save_safetensors(str(out / "gradients.safetensors"), dict(tree_flatten(gradients)))
+
+    flat = dict(sorted(tree_flatten(gradients)))
+    clipped, _norm = optim.clip_grad_norm(flat, request["clip"])
+    mx.save_safetensors(str(out / "clipped.safetensors"), clipped)
 
     options = dict(request["optimizer"])
     optimizer = optim.AdamW(options.pop("learning_rate"), **options)

@@ -1,6 +1,7 @@
 //! Architectures, and the ladder that dispatches to them.
 
 mod adapt;
+pub mod blocks;
 mod dedicated;
 mod generated;
 mod generator;
@@ -30,6 +31,7 @@ use crate::config::{ConfigFile, Dims};
 use crate::denoise::{DenoiseOptions, DenoiseStep, Denoised};
 use crate::error::{EngineError, op};
 use crate::fault::Fault;
+use crate::ops::Affine;
 use crate::taps::TapSink;
 use crate::weights::Weights;
 
@@ -117,6 +119,20 @@ pub(crate) trait Staged {
 
     /// Logits `[batch, n, vocab]` of the stream behind the last layer. Positions see nothing of each other.
     fn head(&self, h: &Array) -> Result<Array, EngineError>;
+
+    /// The two factors of [`Staged::head`], `[batch, n, hidden]` and the matrix, where it is a product and
+    /// nothing else.
+    fn factors(&self, h: &Array) -> Result<Option<(Array, HeadWeight)>, EngineError>;
+}
+
+/// The matrix of a head, `[vocab, hidden]`.
+#[derive(Debug, Clone)]
+pub enum HeadWeight {
+    /// Floats.
+    Plain(Array),
+    /// Affine-quantized values, as [`Weight::Affine`](crate::nn::Weight::Affine) has them.
+    #[expect(missing_docs, reason = "the parts by their names")]
+    Packed { words: Array, scales: Array, biases: Array, packing: Affine },
 }
 
 /// How to load a model.

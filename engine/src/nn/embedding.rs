@@ -4,6 +4,7 @@ use mlx_rs::{Array, Dtype};
 
 use super::Weight;
 use crate::error::EngineError;
+use crate::model::HeadWeight;
 use crate::ops;
 
 /// A table of `[vocab, dims]`.
@@ -40,6 +41,11 @@ impl Embedding {
     /// [`EngineError::Op`] where MLX throws.
     pub fn as_linear(&self, x: &Array) -> Result<Array, EngineError> {
         self.weight.apply(x)
+    }
+
+    /// The table as the matrix of a head.
+    pub(crate) fn matrix(&self) -> HeadWeight {
+        self.weight.matrix()
     }
 
     /// All rows in floats, `[vocab, dims]`.

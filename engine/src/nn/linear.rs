@@ -7,6 +7,7 @@ use mlx_rs::Array;
 
 use super::lora::{FusionLoss, Residual};
 use crate::error::EngineError;
+use crate::model::HeadWeight;
 use crate::ops::packed::{self, Mode, Packed};
 use crate::ops::{self, Affine};
 
@@ -100,6 +101,19 @@ impl Weight {
         }
     }
 
+    /// The same as the matrix of a head.
+    pub(super) fn matrix(&self) -> HeadWeight {
+        match self {
+            Self::Plain(matrix) => HeadWeight::Plain(matrix.values.clone()),
+            Self::Affine { packed, scales, biases, packing } => HeadWeight::Packed {
+                words: packed.clone(),
+                scales: scales.clone(),
+                biases: biases.clone(),
+                packing: *packing,
+            },
+        }
+    }
+
     fn arrays(&self) -> Vec<&Array> {
         match self {
             Self::Plain(matrix) => vec![&matrix.values],
@@ -174,6 +188,12 @@ impl Linear {
             }
             _ => None,
         }
+    }
+
+    /// The weight where it is all there is of the layer, without bias and residual.
+    pub(crate) fn matrix(&self) -> Option<HeadWeight> {
+        let state = self.0.borrow();
+        (state.bias.is_none() && state.residual.is_none()).then(|| state.weight.matrix())
     }
 
     /// A handle by which adapters reach the layer.

@@ -11,6 +11,7 @@ mod cross_entropy;
 mod group_norm;
 mod layer_norm;
 mod logical;
+mod manual_attention;
 mod matmul;
 pub mod packed;
 mod quantized;
@@ -45,6 +46,7 @@ pub use layer_norm::layer_norm;
 pub use logical::{
     all, any, equal, greater_equal, less, less_equal, logical_and, logical_not, logical_or,
 };
+pub use manual_attention::manual_sdpa;
 pub use matmul::{addmm, addmm_scaled, gather_mm, matmul};
 pub use quantized::{Affine, dequantize, quantized_matmul};
 pub(crate) use random::random_bits;

@@ -7,6 +7,7 @@ use mlx_rs::Array;
 use super::batch::Rows;
 use super::closure::Result;
 use super::function::{Scope, scope};
+use super::kernels::flash_cce;
 use super::objective::Objective;
 use super::pairs::{Pairs, Part};
 use crate::array::detach_copy;
@@ -41,6 +42,8 @@ pub(super) struct Pass<'a> {
     pub(super) objective: Objective,
     /// Positions whose logits are in memory at a time; all where absent.
     pub(super) head_chunk: Option<i32>,
+    /// Whether a kernel computes losses without logits.
+    pub(super) flash_head: bool,
 }
 
 /// Loss, number of targets, and the gradient of every matrix, not yet evaluated but where it says so.
@@ -65,6 +68,9 @@ impl Pass<'_> {
     /// The loss of the matrices `values`, and its gradients.
     pub(super) fn run(&self, backward: Backward, values: &[Array]) -> Result<Graded> {
         match backward {
+            Backward::Whole if self.flash_head => {
+                self.by_layers(values, self.staged("the kernel flash_cce")?, false)
+            }
             Backward::Whole if self.head_chunk.is_none() => self.whole(values),
             Backward::Whole => self.by_layers(values, self.staged("a chunked head")?, false),
             Backward::Checkpointed => self.by_layers(values, self.staged("checkpointing")?, true),
@@ -227,6 +233,10 @@ impl Pass<'_> {
         inputs: &[Array],
     ) -> Result<[Array; 2]> {
         let targets = self.rows.targets()?;
+        if self.flash_head {
+            part.mount(&inputs[1..]);
+            return self.objective.of(&flash_losses(staged, &inputs[0], &targets)?, self.rows);
+        }
         let all = [inputs, &[targets]].concat();
         let losses = move |inputs: &[Array]| {
             let (h, targets) = (&inputs[0], &inputs[inputs.len() - 1]);
@@ -253,6 +263,17 @@ impl Pass<'_> {
         };
         self.objective.of(&losses, self.rows)
     }
+}
+
+/// Cross entropies `[rows, positions]` of the stream behind the last layer, by the kernel.
+fn flash_losses(staged: &dyn Staged, h: &Array, targets: &Array) -> Result<Array> {
+    let Some((normed, weight)) = staged.factors(h)? else {
+        let wanted = "logits that are one product, of a matrix without an adapter";
+        return Err(ops::refused("flash_cce", "another head", wanted));
+    };
+    let hidden = ops::reshape(&normed, &[-1, normed.dim(-1)])?;
+    let losses = flash_cce(&hidden, &weight, &ops::reshape(targets, &[-1])?)?;
+    ops::reshape(&losses, targets.shape())
 }
 
 fn graded((values, gradients): (Vec<Array>, Vec<Array>)) -> Result<Graded> {

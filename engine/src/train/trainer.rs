@@ -8,6 +8,7 @@ use super::adamw::{AdamW, AdamWOptions, clip_grad_norm};
 use super::backward::{Backward, Graded, Pass};
 use super::batch::Rows;
 use super::closure::Result;
+use super::kernels::TrainKernels;
 use super::objective::Objective;
 use super::pairs::Pairs;
 use crate::adapter::Adapter;
@@ -33,6 +34,8 @@ pub struct TrainOptions {
     /// Positions of each row whose logits are computed at a time, and again on the way back; above 0. All of
     /// them, kept, where absent.
     pub head_chunk: Option<usize>,
+    /// Kernels in the place of ops.
+    pub kernels: TrainKernels,
 }
 
 impl Default for TrainOptions {
@@ -44,6 +47,7 @@ impl Default for TrainOptions {
             accumulate: 1,
             clip: None,
             head_chunk: None,
+            kernels: TrainKernels::default(),
         }
     }
 }
@@ -110,6 +114,7 @@ impl<'m> Trainer<'m> {
     /// [`EngineError::TokenOutOfRange`].
     pub fn loss(&self, rows: &Rows) -> Result<Loss> {
         self.check(rows)?;
+        let _kernels = self.options.kernels.enter();
         let [loss, targets] = self.pass(rows).loss()?;
         evaluated(&loss, &targets)
     }
@@ -183,7 +188,9 @@ impl<'m> Trainer<'m> {
 
     fn graded(&self, rows: &Rows) -> Result<Graded> {
         self.check(rows)?;
+        let kernels = self.options.kernels.enter();
         let graded = self.pass(rows).run(self.options.backward, &self.values);
+        drop(kernels);
         // The layers saw the arrays of a graph.
         self.mount();
         graded
@@ -197,6 +204,7 @@ impl<'m> Trainer<'m> {
             rows,
             objective: self.options.objective,
             head_chunk: self.options.head_chunk.map(|chunk| chunk as i32),
+            flash_head: self.options.kernels.flash_cce,
         }
     }
 
@@ -237,6 +245,7 @@ impl TrainOptions {
         let wanted = match (self.backward, self.head_chunk) {
             (Backward::Checkpointed, _) => "checkpointing",
             (Backward::Segmented { .. }, _) => "a segmented backward",
+            _ if self.kernels.flash_cce => "the kernel flash_cce",
             (Backward::Whole, Some(_)) => "a chunked head",
             (Backward::Whole, None) => return Ok(()),
         };

@@ -6,6 +6,7 @@ use super::spec::{Drop, Head, LogitScale, Spec};
 use crate::config::ConfigFile;
 use crate::error::EngineError;
 use crate::fault::{self, Fault};
+use crate::model::HeadWeight;
 use crate::nn::{Embedding, Linear};
 use crate::ops;
 use crate::taps::TapSink;
@@ -66,6 +67,15 @@ impl OutputHead {
         let logits = self.scaled(&logits)?;
         sink.tap("logits", &logits);
         Ok(logits)
+    }
+
+    /// The matrix, where logits are nothing but a product with it.
+    pub(super) fn product(&self, embed_tokens: &Embedding) -> Option<HeadWeight> {
+        match (&self.scale, &self.projection) {
+            (LogitScale::None, Some(projection)) => projection.matrix(),
+            (LogitScale::None, None) => Some(embed_tokens.matrix()),
+            _ => None,
+        }
     }
 
     fn scaled(&self, logits: &Array) -> Result<Array, EngineError> {

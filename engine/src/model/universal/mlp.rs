@@ -10,6 +10,7 @@ use crate::nn::Linear;
 use crate::ops::{self, SliceAxis};
 use crate::place::Place;
 use crate::taps::TapSink;
+use crate::train;
 use crate::weights::Weights;
 
 /// The network of a [`MlpSpec`].
@@ -98,10 +99,13 @@ impl Mlp {
 
     fn gated(&self, gate: &Array, up: &Array) -> Result<Array, EngineError> {
         let [gate, up] = fault::gate_and_up(self.fault, [gate, up]);
-        if self.spec.activation == Activation::GeluApprox
-            && let Some(inner) = sites::geglu(gate, up)?
-        {
-            return Ok(inner);
+        if self.spec.activation == Activation::GeluApprox {
+            if let Some(inner) = train::geglu(gate, up)? {
+                return Ok(inner);
+            }
+            if let Some(inner) = sites::geglu(gate, up)? {
+                return Ok(inner);
+            }
         }
         ops::multiply(&self.spec.activation.apply(gate)?, up)
     }

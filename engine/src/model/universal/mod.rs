@@ -22,7 +22,7 @@ use self::layer::Layer;
 use self::norm::Norm;
 use self::positions::Positions;
 use self::spec::{EmbedScale, QueryScale, Spec};
-use super::{Network, Staged};
+use super::{HeadWeight, Network, Staged};
 use crate::cache::{KvCache, PlainCache, RotatingCache};
 use crate::config::{ConfigFile, Dims, LayerKind};
 use crate::error::EngineError;
@@ -215,6 +215,11 @@ impl Staged for Universal {
 
     fn head(&self, h: &Array) -> Result<Array, EngineError> {
         self.logits(h, &mut TapSink::default())
+    }
+
+    fn factors(&self, h: &Array) -> Result<Option<(Array, HeadWeight)>, EngineError> {
+        let weight = self.head.product(&self.embed_tokens);
+        weight.map(|weight| Ok((self.norm.forward(h)?, weight))).transpose()
     }
 }
 

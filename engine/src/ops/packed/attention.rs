@@ -145,7 +145,7 @@ impl Running {
 }
 
 /// Scores at the lowest number of their dtype where a boolean mask is false, or plus another mask.
-fn masked(scores: &Array, mask: &Array) -> Result<Array, EngineError> {
+pub(in crate::ops) fn masked(scores: &Array, mask: &Array) -> Result<Array, EngineError> {
     if mask.dtype() != Dtype::Bool {
         return add(scores, mask);
     }
@@ -162,7 +162,7 @@ fn causal(scores: &Array) -> Result<Array, EngineError> {
 }
 
 /// `[queries, keys]`, true where a key is not later than the query; the last query sees all keys.
-fn causal_mask(queries: i32, keys: i32) -> Result<Array, EngineError> {
+pub(in crate::ops) fn causal_mask(queries: i32, keys: i32) -> Result<Array, EngineError> {
     let rows = expand_dims(&arange(keys - queries, keys)?, 1)?;
     op("greater_equal", rows.ge(expand_dims(&arange(0, keys)?, 0)?))
 }

@@ -6,6 +6,7 @@ mod matmul;
 mod mode;
 mod quantize;
 
+pub(super) use attention::{causal_mask, masked};
 pub use attention::{scaled_dot_product_attention, tiled_attention};
 pub use gather::gather_qmm;
 pub use matmul::quantized_matmul;

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, path::Path};
 
-use mlx_parity::root::Root;
-use mlx_parity_engine::train::Rows;
-use mlx_parity_engine::{Adapter, LoadOptions, Model, Tokenizer};
+use mlx_parity_engine::array::to_host;
+use mlx_parity_engine::train::{AdamWOptions, Rows, TrainOptions};
+use mlx_parity_engine::{Adapter, Array, LoadOptions, Model, Tokenizer};
 use mlx_parity_tensor::{HostTensor, safetensors, safetensors::SafetensorsFile};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -30,14 +29,32 @@ const LAYERS: [(&str, usize, usize); 4] = [
 ];
 const RANK: usize = 4;
 
-/// MLX is not thread-safe, and libtest runs tests side by side.
-pub fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+pub fn options() -> TrainOptions {
+    let optimizer = AdamWOptions { learning_rate: 2e-3, ..AdamWOptions::default() };
+    TrainOptions { optimizer, ..TrainOptions::default() }
+}
+
+/// Tensors on the host.
+pub fn host(tensors: &BTreeMap<String, Array>) -> BTreeMap<String, HostTensor> {
+    tensors.iter().map(|(name, array)| (name.clone(), to_host(array).unwrap())).collect()
+}
+
+/// The first tensor with other bits, and how many of its values have.
+pub fn first_difference(
+    ours: &BTreeMap<String, HostTensor>,
+    theirs: &BTreeMap<String, HostTensor>,
+) -> Option<String> {
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
+    ours.iter().find(|(name, tensor)| theirs[*name] != **tensor).map(|(name, tensor)| {
+        let pairs = tensor.to_f64().into_iter().zip(theirs[name].to_f64());
+        let off: Vec<f64> = pairs.map(|(a, b)| (a - b).abs()).filter(|off| *off != 0.0).collect();
+        let worst = off.iter().copied().fold(0.0, f64::max);
+        format!("{name}: {} values, by {worst:e} at most", off.len())
+    })
 }
 
 pub struct Setting {
-    root: Root,
+    root: PathBuf,
     model: PathBuf,
     dir: TempDir,
     /// Of each batch: sequences, each with the targets at its front that do not count.
@@ -45,23 +62,40 @@ pub struct Setting {
 }
 
 /// How mlx-lm is to train.
+#[derive(Debug, Clone, Copy)]
 pub struct Ask {
-    pub iters: usize,
     pub accumulate: usize,
     pub checkpoint: bool,
-    pub compile: bool,
+    pub bias_correction: bool,
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Self { accumulate: 1, checkpoint: false, bias_correction: false }
+    }
 }
 
 pub struct Answer {
     pub losses: Vec<f32>,
     pub gradients: BTreeMap<String, HostTensor>,
+    /// The gradients, clipped to [`Setting::CLIP`].
+    pub clipped: BTreeMap<String, HostTensor>,
     pub adapters: BTreeMap<String, HostTensor>,
 }
 
 impl Setting {
+    /// A norm that the gradients are clipped to.
+    pub const CLIP: f64 = 0.5;
+
+    /// The last two of four blocks are trained.
     pub fn new(model: &str) -> Self {
-        let root = Root::find(None).unwrap();
-        let model = root.path().join("target/mlx/models").join(model);
+        Self::of_blocks(model, 2)
+    }
+
+    /// The last `blocks` blocks are trained.
+    pub fn of_blocks(model: &str, blocks: usize) -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+        let model = root.join("target/mlx/models").join(model);
         let dir = tempfile::tempdir().unwrap();
         let ids = Tokenizer::load(&model).unwrap().encode(TEXT).unwrap();
         assert!(ids.len() >= 120, "{} tokens", ids.len());
@@ -73,7 +107,7 @@ impl Setting {
             vec![(row(80, 40), 0), (row(20, 33), 12)],
         ];
         let setting = Self { root, model, dir, batches };
-        setting.write_adapter();
+        setting.write_adapter(blocks);
         setting
     }
 
@@ -90,19 +124,29 @@ impl Setting {
         self.batches.iter().map(rows).collect()
     }
 
+    /// The two rows of a batch, each alone.
+    pub fn single_rows(&self, batch: usize) -> [Rows; 2] {
+        [0, 1].map(|row| {
+            let (ids, skip) = &self.batches[batch][row];
+            Rows::new(&[(&ids[..], *skip)], 2048).unwrap()
+        })
+    }
+
     /// Trains with mlx-lm.
-    pub fn ask(&self, ask: &Ask) -> Answer {
+    pub fn ask(&self, iters: usize, ask: Ask) -> Answer {
         let batches: Vec<Value> = self.batches.iter().map(|batch| padded(batch)).collect();
         let request = json!({
             "model": self.model, "adapter": self.adapter(), "batches": batches,
-            "iters": ask.iters, "accumulate": ask.accumulate, "checkpoint": ask.checkpoint,
-            "compile": ask.compile, "out": self.dir.path(),
-            "optimizer": {"learning_rate": 2e-3, "weight_decay": 0.01},
+            "iters": iters, "accumulate": ask.accumulate, "checkpoint": ask.checkpoint,
+            "compile": false, "clip": Self::CLIP, "out": self.dir.path(),
+            "optimizer": {
+                "learning_rate": 2e-3, "weight_decay": 0.01, "bias_correction": ask.bias_correction,
+            },
         });
         let file = self.dir.path().join("request.json");
         fs::write(&file, request.to_string()).unwrap();
-        let script = self.root.path().join("oracles/mlx_lm/train.py");
-        let output = Command::new(self.root.oracle_python())
+        let script = self.root.join("oracles/mlx_lm/train.py");
+        let output = Command::new(self.root.join("target/mlx/venv/bin/python"))
             .args([script, file])
             .env("HF_HUB_OFFLINE", "1")
             .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -115,6 +159,7 @@ impl Setting {
         Answer {
             losses: losses.into_iter().map(|loss| loss as f32).collect(),
             gradients: tensors(&self.dir.path().join("gradients.safetensors")),
+            clipped: tensors(&self.dir.path().join("clipped.safetensors")),
             adapters: tensors(&self.dir.path().join("adapters.safetensors")),
         }
     }
@@ -123,19 +168,19 @@ impl Setting {
         self.dir.path().join("adapter")
     }
 
-    /// An adapter of the last two of four blocks, whose `lora_b` is not 0, so that no gradient is.
-    fn write_adapter(&self) {
+    /// An adapter whose `lora_b` is not 0, so that no gradient is.
+    fn write_adapter(&self, blocks: usize) {
         let folder = self.adapter();
         fs::create_dir(&folder).unwrap();
         let keys: Vec<&str> = LAYERS.iter().map(|(name, ..)| *name).collect();
         let config = json!({
-            "fine_tune_type": "lora", "num_layers": 2,
+            "fine_tune_type": "lora", "num_layers": blocks,
             "lora_parameters": {"rank": RANK, "scale": 20.0, "dropout": 0.0, "keys": keys},
         });
         fs::write(folder.join("adapter_config.json"), config.to_string()).unwrap();
         let mut seed = 1_u32;
         let mut tensors = Vec::new();
-        for block in [2, 3] {
+        for block in 4 - blocks..4 {
             for (name, inputs, outputs) in LAYERS {
                 let path = format!("model.layers.{block}.{name}");
                 let mut matrix = |part: &str, shape: [usize; 2], bound: f32| {
