@@ -13,6 +13,7 @@ mod denoise;
 mod error;
 mod fault;
 mod generate;
+mod grad;
 pub mod kernels;
 mod length;
 mod model;
@@ -37,13 +38,18 @@ pub use denoise::{DenoiseOptions, DenoiseStep, Denoised, Sampler};
 pub use error::EngineError;
 pub use fault::Fault;
 pub use generate::{Finish, GenerateOptions, Generated, generate, generate_sampled};
+pub use grad::{Vjp, vjp};
 pub use mlx_rs::Array;
+pub use model::blocks;
 pub use model::{
     Fusion, GENERATED_BY, GeneratedFile, LoadOptions, Model, Rung, Specialization, check_config,
     config_keys, generate_networks, rungs, supported_model_types,
 };
 pub use prefix::PrefixStore;
-pub use runtime::{Processor, RuntimeInfo, active_memory, clear_cache, compute_on, peak_memory, reset_peak_memory, runtime_info};
+pub use runtime::{
+    Processor, RuntimeInfo, active_memory, clear_cache, compute_on, peak_memory, reset_peak_memory,
+    runtime_info,
+};
 pub use speculative::{SpeculateOptions, Speculated, speculate, speculate_with};
 pub use taps::Taps;
 pub use tokenizer::Tokenizer;

@@ -210,6 +210,16 @@ impl From<Spelled> for String {
     }
 }
 
+/// Refuses levers in the environment (`MLX_PARITY_KERNELS`) that do not exist.
+///
+/// # Errors
+/// What the engine says to them.
+pub fn check_environment() -> Result<(), String> {
+    #[cfg(feature = "engine")]
+    policy(&Spelled::default()).map_err(|error| format!("MLX_PARITY_KERNELS: {error}"))?;
+    Ok(())
+}
+
 #[cfg(feature = "engine")]
 pub use engine::{decoder, policy};
 

@@ -178,6 +178,7 @@ mod tests {
             tolerance: None,
             envelope: None,
             gate: None,
+            gradient: None,
             convention: None,
             composition: None,
             notes: vec![],

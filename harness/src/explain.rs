@@ -116,7 +116,8 @@ fn ask_oracle(oracle: &mut Oracle, job: &Job, step: usize, out: &Path) -> Result
         | Kind::Op(_)
         | Kind::Meta(_)
         | Kind::Metal(_)
-        | Kind::Gate(_) => {
+        | Kind::Gate(_)
+        | Kind::Vjp(_) => {
             return Err(ExplainError::NoIntermediates);
         }
     };

@@ -12,6 +12,9 @@ pub mod metal_on_linux {}
 #[doc = include_str!("../guide/gate.md")]
 pub mod gate {}
 
+#[doc = include_str!("../guide/gradients.md")]
+pub mod gradients {}
+
 #[doc = include_str!("../guide/bisect.md")]
 pub mod bisect {}
 
@@ -23,6 +26,9 @@ pub mod adding_a_meta_case {}
 
 #[doc = include_str!("../guide/adding-an-architecture.md")]
 pub mod adding_an_architecture {}
+
+#[doc = include_str!("../guide/adding-a-kernel.md")]
+pub mod adding_a_kernel {}
 
 #[doc = include_str!("../guide/adding-an-op-case.md")]
 pub mod adding_an_op_case {}

@@ -16,6 +16,7 @@ pub mod explain;
 pub mod fingerprint;
 pub mod gate;
 pub mod golden;
+pub mod gradcheck;
 pub mod kl;
 pub mod ledger;
 pub mod meta;

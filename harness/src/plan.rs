@@ -80,6 +80,10 @@ impl<'a> Planner<'a> {
             let metal = metal.clone();
             return self.plan_metal(case, &metal);
         }
+        if let Kind::Vjp(vjp) = &case.kind {
+            let (subject, dtype) = (vjp.label.clone(), vjp.dtype.name().to_owned());
+            return Planned::Job(Box::new(self.job(case, subject, dtype, None)));
+        }
         let Some(name) = case.model().map(str::to_owned) else { return self.plan_op(case) };
         let Some(model) = self.registry.get(&name).cloned() else {
             let message = format!(

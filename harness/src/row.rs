@@ -6,6 +6,7 @@ use crate::{
     compare::{BitReport, ToleranceReport},
     envelope::EnvelopeReport,
     gate::GateRow,
+    gradcheck::GradientReport,
 };
 
 /// Version of the row format; a reader refuses any other.
@@ -172,6 +173,9 @@ pub struct Row {
     /// What the gate found, for its evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateRow>,
+    /// The gradients beside finite differences, for tier vjp.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient: Option<GradientReport>,
     /// The known wrong convention that the answer follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convention: Option<String>,

@@ -84,6 +84,7 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
 fn worst<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<String> {
     let row = rows.max_by_key(|row| gravity(row))?;
     Some(match &row.outcome {
+        Outcome::Held if let Some(report) = &row.gradient => report.words(),
         Outcome::Held => match (&row.envelope, &row.tolerance) {
             (Some(report), _) => report.to_string(),
             (None, Some(report)) => within(report),
@@ -116,7 +117,9 @@ fn gravity(row: &Row) -> (u8, u64) {
     let bits = row.report.as_ref().and_then(|report| report.max_ulp);
     // Nats have no ulp; all that counts here is which of several is the largest.
     let nats = row.envelope.as_ref().map(|report| (report.kl.mean * 1e12) as u64);
-    let ulp = units.or(bits).or(nats).unwrap_or(0);
+    // Thousandths of the bound.
+    let slope = row.gradient.as_ref().map(|report| (report.ratio() * 1e3) as u64);
+    let ulp = units.or(bits).or(nats).or(slope).unwrap_or(0);
     match row.outcome {
         Outcome::Held => (0, ulp),
         Outcome::NotRun { .. } => (1, 0),
@@ -131,6 +134,9 @@ fn gravity(row: &Row) -> (u8, u64) {
 fn deviation(row: &Row) -> String {
     if let Some(report) = &row.envelope {
         return report.to_string();
+    }
+    if let Some(report) = &row.gradient {
+        return report.words();
     }
     if let Some(report) = row.tolerance.as_ref().filter(|report| !report.held) {
         return match report.apart {

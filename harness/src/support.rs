@@ -210,6 +210,7 @@ mod tests {
             tolerance: None,
             envelope: None,
             gate: None,
+            gradient: None,
             convention: None,
             composition: None,
             notes: Vec::new(),

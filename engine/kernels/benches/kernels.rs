@@ -46,6 +46,9 @@ const ROWS: &[Row] = &[
     row("fused_swiglu", "decode-q4", &[1, 128, 384, 4, 64, 4, 64], Dtype::Bf16, true),
     row("fused_mlp", "prefill-q4", &[128, 1024, 2816, 1024, 4, 64, 4, 64], Dtype::F32, false),
     row("fused_mlp", "decode-q4", &[1, 1024, 2816, 1024, 4, 64, 4, 64], Dtype::F32, true),
+    row("fused_decode_sdpa", "kv4", &[1, 8, 2, 8192, 128, 64, 0, 0], Dtype::F32, true),
+    row("fused_decode_sdpa", "kv4", &[1, 8, 2, 8192, 128, 64, 0, 0], Dtype::Bf16, true),
+    row("fused_decode_sdpa", "kv8", &[1, 8, 2, 8192, 128, 64, 0, 0], Dtype::Bf16, true),
 ];
 
 /// Bytes that rotated operands take together.
@@ -62,9 +65,10 @@ fn main() {
     for row in ROWS {
         let Some((seconds, bytes, flops)) = kernel(&mut criterion, row) else { continue };
         let name = format!("{} {} {:?} {}", row.kernel, row.class, row.sizes, row.dtype);
-        let (rate, limit, unit) = match row.reads {
-            true => (bytes / seconds / 1e9, bandwidth, "GB/s"),
-            false => (flops / seconds / 1e9, arithmetic, "GFLOP/s"),
+        let (rate, limit, unit) = if row.reads {
+            (bytes / seconds / 1e9, bandwidth, "GB/s")
+        } else {
+            (flops / seconds / 1e9, arithmetic, "GFLOP/s")
         };
         let part = 100.0 * rate / limit;
         println!("{name}: {:.3} ms, {rate:.1} {unit}, {part:.0} % of {limit:.1}", seconds * 1e3);

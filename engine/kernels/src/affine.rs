@@ -11,7 +11,7 @@ use crate::how::How;
 use crate::lanes::LANES;
 
 /// Bits that MLX packs.
-pub const BITS: [u32; 6] = [2, 3, 4, 5, 6, 8];
+const BITS: [u32; 6] = [2, 3, 4, 5, 6, 8];
 
 /// Group sizes that MLX packs.
 pub const GROUPS: [usize; 3] = [32, 64, 128];
@@ -72,25 +72,6 @@ fn unpack_words<const BITS: usize>(row: &[u32], codes: &mut [f32]) {
     for (&word, to) in row.iter().zip(codes.chunks_mut(per)) {
         for (index, to) in to.iter_mut().enumerate() {
             *to = ((word >> (index * BITS)) & ((1 << BITS) - 1)) as f32;
-        }
-    }
-}
-
-/// `scale · code + bias` in float32 for the first `out.len()` codes of a row; both roundings are
-/// float32's.
-#[inline(always)]
-pub fn dequantize(
-    row: &[u32],
-    bits: u32,
-    group: usize,
-    scales: &[f32],
-    biases: &[f32],
-    out: &mut [f32],
-) {
-    unpack(row, bits, out);
-    for ((of, &scale), &bias) in out.chunks_mut(group).zip(scales).zip(biases) {
-        for x in of {
-            *x = *x * scale + bias;
         }
     }
 }
@@ -184,6 +165,11 @@ impl<'a> Packed<'a> {
     pub fn row(&self, row: usize) -> &'a [u32] {
         let len = words(self.cols, self.bits);
         &self.words[row * len..][..len]
+    }
+
+    /// Of scales and biases.
+    pub const fn dtype(&self) -> Dtype {
+        self.scales.dtype()
     }
 
     /// Groups of a row.

@@ -1,7 +1,5 @@
 //! What launches of Metal kernels have in common.
 
-use mlx_parity_tensor::Dtype;
-
 use crate::call::{Buffer, Call, Operand, View};
 use crate::error::KernelError;
 
@@ -87,12 +85,14 @@ pub fn in_device_memory(
     })
 }
 
-/// What stands for operands that a call lacks: one zero each, which no source reads.
-pub fn absent(call: &Call<'_>, names: &[(&'static str, Dtype)]) -> Vec<Operand> {
-    let missing = names.iter().filter(|(name, _)| call.find(name).is_none());
-    missing
-        .filter_map(|&(name, dtype)| Some(Operand::new(name, [1], Buffer::zeros(dtype, 1)?)))
-        .collect()
+/// Two counts of a call as the input `limits`: they change from call to call, or from layer to layer, and are no
+/// reason to compile again.
+///
+/// # Errors
+/// As [`integer`].
+pub fn limits(kernel: &'static str, of: [usize; 2]) -> Result<Operand, KernelError> {
+    let counts = vec![integer(kernel, of[0])?, integer(kernel, of[1])?];
+    Ok(Operand::new("limits", [2], Buffer::I32(counts)))
 }
 
 /// A count among the numbers of a call; `absent` where it has none.

@@ -2,6 +2,8 @@
 //!
 //! The weights of a panel are dequantized once and used by all rows.
 
+use std::ops::Range;
+
 use crate::affine::{self, Packed};
 use crate::gemm::{COLUMNS, Fused, Matrix, Step, Tile, panel_len, product};
 use crate::how::How;
@@ -106,59 +108,100 @@ impl<A: Arithmetic> Task for Projection<'_, A> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { arithmetic, x, weights, first, tile, how } = self;
-        let mut panel = vec![0.0; panel_len(weights.cols)];
-        for half in [0, LANES] {
-            dequantize(simd, arithmetic, weights, (first + half, half), how, &mut panel);
+        let halves = [0, LANES].map(|at| Half::of(simd, weights, (first + at, at), how));
+        let mut panel = vec![0.0; panel_len(INPUTS.min(weights.cols))];
+        for start in (0..weights.cols).step_by(INPUTS) {
+            let end = weights.cols.min(start + INPUTS);
+            for half in halves.iter().flatten() {
+                half.dequantize(simd, arithmetic, weights, start..end, how, &mut panel);
+            }
+            if end == weights.cols && how.is("last_input_dropped") {
+                panel[(end - start - 1) * COLUMNS..].fill(0.0);
+            }
+            let part = Matrix { data: &x.data[start..], cols: end - start, ..x };
+            let mut out = Tile { data: tile, cols: COLUMNS, stride: COLUMNS, add: start > 0 };
+            product(simd, arithmetic, part, &panel, &mut out);
         }
-        if how.is("last_input_dropped") {
-            panel[(weights.cols - 1) * COLUMNS..].fill(0.0);
-        }
-        let mut out = Tile { data: tile, cols: COLUMNS, stride: COLUMNS, add: false };
-        product(simd, arithmetic, x, &panel, &mut out);
     }
 }
 
-/// Weights of the sixteen outputs from `first` on, to columns `at ..` of a panel.
-#[inline(always)]
-fn dequantize<S: Simd, A: Arithmetic>(
-    simd: S,
-    arithmetic: A,
-    weights: &Packed<'_>,
-    (first, at): (usize, usize),
-    how: How,
-    panel: &mut [f32],
-) {
-    let there = weights.rows.saturating_sub(first).min(LANES);
-    if there == 0 {
-        return;
-    }
-    let words = columns_of_words(simd, weights, first, there);
-    let [scales, biases] = weights.columns_of_scales(first, there, how);
-    let (bits, per) = (weights.bits, 32 / weights.bits as usize);
-    let lost = u32::from(how.is("high_bit_lost"));
-    let mask = simd.splat_bits(u32::MAX >> (32 - bits + lost));
-    let mut put = |k: usize, code: S::U| {
-        let group = k / weights.group;
-        let (scale, bias) = (simd.load(&scales[group]), simd.load(&biases[group]));
-        let weight = arithmetic.weight(simd, (code & mask).to_f32(), scale, bias);
-        let to = panel[k * COLUMNS + at..].first_chunk_mut().expect("a panel has whole rows");
-        weight.store(to);
-    };
-    if 32 % bits == 0 {
-        for (word, of) in words.iter().enumerate() {
-            let mut codes = simd.load_bits(of);
-            for k in word * per..((word + 1) * per).min(weights.cols) {
-                put(k, codes);
-                codes = codes >> bits;
-            }
+/// Inputs of a panel: a multiple of every group and of 32, few enough that a panel stays in the nearest cache.
+const INPUTS: usize = 256;
+
+/// Sixteen outputs of a matrix, as they are packed, for columns `at ..` of a panel.
+struct Half {
+    at: usize,
+    words: Vec<[u32; LANES]>,
+    scales: Vec<[f32; LANES]>,
+    biases: Vec<[f32; LANES]>,
+}
+
+impl Half {
+    /// The outputs from `first` on; none where there are none.
+    #[inline(always)]
+    fn of<S: Simd>(
+        simd: S,
+        weights: &Packed<'_>,
+        (first, at): (usize, usize),
+        how: How,
+    ) -> Option<Self> {
+        let there = weights.rows.saturating_sub(first).min(LANES);
+        if there == 0 {
+            return None;
         }
-        return;
+        let words = columns_of_words(simd, weights, first, there);
+        let [scales, biases] = weights.columns_of_scales(first, there, how);
+        Some(Self { at, words, scales, biases })
     }
-    for k in 0..weights.cols {
-        let (word, shift) = affine::position(k, bits);
-        let low = simd.load_bits(&words[word]) >> shift;
-        let crosses = shift + bits > 32;
-        put(k, if crosses { low | simd.load_bits(&words[word + 1]) << (32 - shift) } else { low });
+
+    /// Weights of some inputs, to a panel that begins with the first of them.
+    #[inline(always)]
+    fn dequantize<S: Simd, A: Arithmetic>(
+        &self,
+        simd: S,
+        arithmetic: A,
+        weights: &Packed<'_>,
+        inputs: Range<usize>,
+        how: How,
+        panel: &mut [f32],
+    ) {
+        let (bits, per) = (weights.bits, 32 / weights.bits as usize);
+        let lost = u32::from(how.is("high_bit_lost"));
+        let mask = simd.splat_bits(u32::MAX >> (32 - bits + lost));
+        let mut put = |k: usize, code: S::U| {
+            let group = k / weights.group;
+            let (scale, bias) = (simd.load(&self.scales[group]), simd.load(&self.biases[group]));
+            let weight = arithmetic.weight(simd, (code & mask).to_f32(), scale, bias);
+            let to = (k - inputs.start) * COLUMNS + self.at;
+            weight.store(panel[to..].first_chunk_mut().expect("a panel has whole rows"));
+        };
+        if 32 % bits == 0 {
+            for (word, of) in self
+                .words
+                .iter()
+                .enumerate()
+                .take(inputs.end.div_ceil(per))
+                .skip(inputs.start / per)
+            {
+                let mut codes = simd.load_bits(of);
+                for k in word * per..((word + 1) * per).min(inputs.end) {
+                    put(k, codes);
+                    codes = codes >> bits;
+                }
+            }
+            return;
+        }
+        for k in inputs.clone() {
+            let (word, shift) = affine::position(k, bits);
+            let low = simd.load_bits(&self.words[word]) >> shift;
+            let crosses = shift + bits > 32;
+            let all = if crosses {
+                low | simd.load_bits(&self.words[word + 1]) << (32 - shift)
+            } else {
+                low
+            };
+            put(k, all);
+        }
     }
 }
 

@@ -5,8 +5,8 @@
 
 use rayon::prelude::*;
 
-/// Multiply-adds below which one core is faster than waking a second one.
-const WORTH: usize = 1 << 17;
+/// Multiply-adds below which one core is done before a second one is awake: a sleeping thread takes some 100 µs.
+const WORTH: usize = 1 << 20;
 
 /// `each(0)`, `each(1)`, … `each(count - 1)`, in order; on all cores where `work`, the multiply-adds of
 /// them together, is worth it.
@@ -29,4 +29,34 @@ pub fn chunks<T: Send>(
         return of.chunks_mut(size).enumerate().for_each(|(index, chunk)| each(index, chunk));
     }
     of.par_chunks_mut(size).enumerate().for_each(|(index, chunk)| each(index, chunk));
+}
+
+/// `each(i, chunk i, chunk i)` for every chunk of `size` elements of two results of one length.
+pub fn pairs<T: Send>(
+    first: &mut [T],
+    second: &mut [T],
+    size: usize,
+    work: usize,
+    each: impl Fn(usize, &mut [T], &mut [T]) + Sync + Send,
+) {
+    let size = size.max(1);
+    if first.len() <= size || work < WORTH {
+        let both = first.chunks_mut(size).zip(second.chunks_mut(size));
+        return both.enumerate().for_each(|(index, (first, second))| each(index, first, second));
+    }
+    let both = first.par_chunks_mut(size).zip(second.par_chunks_mut(size));
+    both.enumerate().for_each(|(index, (first, second))| each(index, first, second));
+}
+
+/// `each(i, piece i)` for every piece of an iterator.
+pub fn each<T: Send>(
+    pieces: impl Iterator<Item = T>,
+    work: usize,
+    each: impl Fn(usize, T) + Sync + Send,
+) {
+    if work < WORTH {
+        return pieces.enumerate().for_each(|(index, piece)| each(index, piece));
+    }
+    let pieces: Vec<T> = pieces.collect();
+    pieces.into_par_iter().enumerate().for_each(|(index, piece)| each(index, piece));
 }

@@ -39,6 +39,42 @@ pub struct Mutant {
     pub metal: bool,
 }
 
+impl Mutant {
+    /// A bug of the host source.
+    pub const fn host(name: &'static str, what: &'static str) -> Self {
+        Self { name, what, host: true, metal: false }
+    }
+
+    /// A bug of the Metal source.
+    pub const fn metal(name: &'static str, what: &'static str) -> Self {
+        Self { name, what, host: false, metal: true }
+    }
+
+    /// A bug that both sources have.
+    pub const fn both(name: &'static str, what: &'static str) -> Self {
+        Self { name, what, host: true, metal: true }
+    }
+}
+
+/// Lists of mutants end to end.
+///
+/// # Panics
+/// Where they are not `N`: while the crate is compiled.
+pub(crate) const fn joined<const N: usize>(lists: &[&[Mutant]]) -> [Mutant; N] {
+    let mut all = [Mutant::host("", ""); N];
+    let (mut count, mut list) = (0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            all[count] = lists[list][at];
+            (count, at) = (count + 1, at + 1);
+        }
+        list += 1;
+    }
+    assert!(count == N, "as many mutants as there are");
+    all
+}
+
 /// A file that a kernel is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {

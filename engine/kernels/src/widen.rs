@@ -87,6 +87,16 @@ impl Out<'_> {
         self.len() == 0
     }
 
+    /// Writes `values` from element `at` on, each rounded once (to nearest, ties to even).
+    pub fn store_at(&mut self, at: usize, values: &[f32]) {
+        let end = at + values.len();
+        match self {
+            Self::F32(of) => Out::F32(&mut of[at..end]).store(values),
+            Self::F16(of) => Out::F16(&mut of[at..end]).store(values),
+            Self::Bf16(of) => Out::Bf16(&mut of[at..end]).store(values),
+        }
+    }
+
     /// Writes `values`, each rounded once (to nearest, ties to even).
     pub fn store(&mut self, values: &[f32]) {
         match self {

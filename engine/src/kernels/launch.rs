@@ -93,6 +93,23 @@ pub(super) fn wanted(id: &str) -> bool {
     active().is_some_and(|active| active.policy.lever(id).switch != Switch::Off)
 }
 
+/// What [`offer`] says to a call that has no operands for a kernel: none, or an error where the kernel was asked for by
+/// name.
+pub(super) fn unfit<T>(
+    id: &'static str,
+    found: &str,
+    wanted: &str,
+) -> Result<Option<T>, EngineError> {
+    match active().map(|active| active.policy.lever(id).switch) {
+        Some(Switch::On) => Err(EngineError::Kernel(KernelError::Unsupported {
+            kernel: id,
+            found: found.to_owned(),
+            wanted: wanted.to_owned(),
+        })),
+        _ => Ok(None),
+    }
+}
+
 fn lend(operands: &Operands<'_>) -> Result<Vec<Lent>, EngineError> {
     operands.iter().map(|(_, array)| Lent::new(array)).collect()
 }

@@ -217,3 +217,47 @@ pub(crate) fn scope<T>(active: &Rc<Active>, work: impl FnOnce() -> T) -> T {
 pub(super) fn active() -> Option<Rc<Active>> {
     ACTIVE.with_borrow(Clone::clone)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_policy_says_of_itself_makes_it_again() {
+        let policy = Policy::l1().with("fused_swiglu=on@3, fused_geglu=promoted").unwrap();
+        assert_eq!(policy.to_string(), "fused_geglu=promoted,fused_swiglu=on@3");
+        assert_eq!(Policy::l1().with(&policy.to_string()).unwrap(), policy);
+        assert_eq!(policy.lever("fused_swiglu").cap, Some(3));
+        assert_eq!(policy.lever("fused_mlp"), Lever::default());
+    }
+
+    #[test]
+    fn presets_follow_claims() {
+        assert!(Policy::l1().is_l1());
+        let switch = |policy: &Policy, id| policy.lever(id).switch;
+        assert_eq!(switch(&Policy::l2(), "fused_swiglu"), Switch::Promoted);
+        assert_eq!(switch(&Policy::l2(), "fused_mlp"), Switch::Off);
+        assert_eq!(switch(&Policy::l3(), "fused_mlp"), Switch::Promoted);
+        assert!(Policy::l3().with("fused_mlp=off").unwrap().lever("fused_mlp") == Lever::default());
+    }
+
+    #[test]
+    fn a_capped_kernel_takes_so_many_calls() {
+        let active = Active::new(Policy::l1());
+        let taken: Vec<_> = (0..4).map(|_| active.takes("fused_swiglu", Some(2))).collect();
+        assert_eq!(taken, [true, true, false, false]);
+        assert!(active.takes("fused_swiglu", None));
+    }
+
+    #[test]
+    fn a_policy_ends_with_its_call() {
+        let on = Rc::new(Active::new(Policy::l1().with("fused_swiglu=on").unwrap()));
+        let off = Rc::new(Active::new(Policy::l1()));
+        scope(&on, || {
+            assert!(active().is_some());
+            scope(&off, || assert!(active().is_none()));
+            assert!(active().is_some());
+        });
+        assert!(active().is_none());
+    }
+}

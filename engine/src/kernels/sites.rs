@@ -3,7 +3,7 @@
 use mlx_parity_kernels::Params;
 use mlx_rs::Array;
 
-use super::launch::{offer, wanted};
+use super::launch::{offer, unfit, wanted};
 use crate::error::EngineError;
 use crate::nn::{Linear, PackedWeight, RmsNorm, Rope};
 use crate::ops::Mask;
@@ -17,13 +17,18 @@ const DECODE_SDPA: &str = "fused_decode_sdpa";
 const FLASH: &str = "flash_attention";
 const QKV_ROPE: &str = "fused_qkv_rope";
 
+const OTHER_WEIGHTS: &str = "a plain weight, or one with a bias or an adapter";
+const PACKED_WEIGHTS: &str = "affine-quantized weights alone";
+
 /// `silu(gate(x)) * up(x)` of x `[.., in]`.
 pub(crate) fn swiglu(x: &Array, gate: &Linear, up: &Linear) -> Result<Option<Array>, EngineError> {
     for id in SWIGLU {
         if !wanted(id) {
             continue;
         }
-        let (Some(gate), Some(up)) = (gate.packed(), up.packed()) else { return Ok(None) };
+        let (Some(gate), Some(up)) = (gate.packed(), up.packed()) else {
+            return unfit(id, OTHER_WEIGHTS, PACKED_WEIGHTS);
+        };
         let operands = [
             ("x", x),
             ("gate_w", &gate.words),
@@ -56,7 +61,7 @@ pub(crate) fn mlp(
         return Ok(None);
     }
     let (Some(gate), Some(up), Some(down)) = (gate.packed(), up.packed(), down.packed()) else {
-        return Ok(None);
+        return unfit(MLP, OTHER_WEIGHTS, PACKED_WEIGHTS);
     };
     let operands = [
         ("x", x),
@@ -92,19 +97,17 @@ pub(crate) fn decode_sdpa(
     scale: f32,
     mask: &Mask,
 ) -> Result<Option<Array>, EngineError> {
-    let hidden = matches!(mask, Mask::Allowed(_));
-    if queries.dim(2) != 1 || hidden || !wanted(DECODE_SDPA) {
+    if queries.dim(2) != 1 || !wanted(DECODE_SDPA) {
         return Ok(None);
     }
-    let (Mode::Affine(packing), Mode::Affine(of_values)) = (keys.mode, values.mode) else {
-        return Ok(None);
-    };
-    let (Some(key_biases), Some(value_biases)) = (&keys.biases, &values.biases) else {
-        return Ok(None);
-    };
-    if packing != of_values {
-        return Ok(None);
+    if matches!(mask, Mask::Allowed(_)) {
+        return unfit(DECODE_SDPA, "a mask of its own", "all keys visible");
     }
+    let (Mode::Affine(packing), Some(key_biases), Some(value_biases), true) =
+        (keys.mode, &keys.biases, &values.biases, keys.mode == values.mode)
+    else {
+        return unfit(DECODE_SDPA, "rows packed otherwise", "keys and values packed alike, affine");
+    };
     let operands = [
         ("queries", queries),
         ("keys_w", &keys.words),
@@ -130,8 +133,11 @@ pub(crate) fn flash(
     scale: f32,
     mask: &Mask,
 ) -> Result<Option<Array>, EngineError> {
-    if matches!(mask, Mask::Allowed(_)) || !wanted(FLASH) {
+    if !wanted(FLASH) {
         return Ok(None);
+    }
+    if matches!(mask, Mask::Allowed(_)) {
+        return unfit(FLASH, "a mask of its own", "a causal mask or none");
     }
     let operands = [("queries", queries), ("keys", keys), ("values", values)];
     let causal = f64::from(u8::from(matches!(mask, Mask::Causal)));
@@ -155,6 +161,11 @@ pub(crate) struct QkvRope<'a> {
     pub(crate) head_dim: i32,
 }
 
+/// What [`qkv_rope`] says where queries, keys and values are made otherwise.
+pub(crate) fn no_qkv_rope<T>(found: &str) -> Result<Option<T>, EngineError> {
+    unfit(QKV_ROPE, found, "separate projections, with norms over each head or none")
+}
+
 /// Whether [`qkv_rope`] would look at a call.
 pub(crate) fn qkv_rope_wanted() -> bool {
     wanted(QKV_ROPE)
@@ -167,8 +178,12 @@ pub(crate) fn qkv_rope(
     offset: i32,
     of: &QkvRope<'_>,
 ) -> Result<Option<[Array; 3]>, EngineError> {
-    let Some(rotation) = of.rope.plain_rotation() else { return Ok(None) };
-    let [Some(q), Some(k), Some(v)] = of.projections.map(Linear::packed) else { return Ok(None) };
+    let Some(rotation) = of.rope.plain_rotation() else {
+        return unfit(QKV_ROPE, "a scaled rotation or none", "one by the periods of a base");
+    };
+    let [Some(q), Some(k), Some(v)] = of.projections.map(Linear::packed) else {
+        return unfit(QKV_ROPE, OTHER_WEIGHTS, PACKED_WEIGHTS);
+    };
     let mut operands = vec![
         ("x", x),
         ("q_w", &q.words),

@@ -1,6 +1,7 @@
 //! Architectures, and the ladder that dispatches to them.
 
 mod adapt;
+pub mod blocks;
 mod dedicated;
 mod generated;
 mod generator;

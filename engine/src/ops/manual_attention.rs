@@ -48,12 +48,7 @@ pub fn manual_sdpa(
 }
 
 /// A mask with an axis of its own for the query heads that share a key head.
-fn by_head(
-    mask: &Array,
-    grouped: bool,
-    kv_heads: i32,
-    repeats: i32,
-) -> Result<Array, EngineError> {
+fn by_head(mask: &Array, grouped: bool, kv_heads: i32, repeats: i32) -> Result<Array, EngineError> {
     match *mask.shape() {
         _ if !grouped || mask.ndim() < 3 => Ok(mask.clone()),
         [batch, heads, queries, keys] if heads > 1 => {

@@ -10,11 +10,11 @@ mod objective;
 mod pairs;
 mod trainer;
 
+pub use crate::model::HeadWeight;
 pub use adamw::{AdamW, AdamWOptions, clip_grad_norm};
 pub use backward::Backward;
 pub use batch::Rows;
 pub use function::{Function, Scope, ValuesAndGradients, scope};
-pub use crate::model::HeadWeight;
 pub use kernels::{TrainKernels, flash_attention, flash_cce, fused_geglu};
 pub(crate) use kernels::{attention, geglu};
 pub use objective::Objective;

@@ -103,9 +103,8 @@ fn what_a_function_fails_with_comes_out() {
         let message = panicked.unwrap_err();
         assert_eq!(message.downcast_ref::<&str>(), Some(&"in the function"));
 
-        let thrown = scope(|scope| {
-            scope.value_and_grad(|inputs| Ok(inputs.to_vec()), &[0], &[three()])
-        });
+        let thrown =
+            scope(|scope| scope.value_and_grad(|inputs| Ok(inputs.to_vec()), &[0], &[three()]));
         let error = thrown.unwrap_err().to_string();
         assert!(error.contains("does not match cotangent shape"), "{error}");
     });

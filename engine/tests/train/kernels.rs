@@ -56,9 +56,7 @@ fn manual_attention_and_its_gradients_have_the_bits_of_mlxs_own(#[case] which: u
         let masks = [Mask::Full, Mask::Causal, Mask::Allowed(odd_mask()), Mask::Allowed(by_head)];
         let mask = &masks[which];
         let score: ScoreMask = mask.into();
-        let fast = differentiated(|q, k, v| {
-            ops::scaled_dot_product_attention(q, k, v, 0.2, mask)
-        });
+        let fast = differentiated(|q, k, v| ops::scaled_dot_product_attention(q, k, v, 0.2, mask));
         let manual = differentiated(|q, k, v| ops::manual_sdpa(q, k, v, 0.2, score));
         for (fast, manual) in fast.0.iter().chain(&fast.1).zip(manual.0.iter().chain(&manual.1)) {
             assert_eq!(to_host(fast).unwrap(), to_host(manual).unwrap());

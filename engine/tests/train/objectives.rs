@@ -1,9 +1,9 @@
 //! Losses beside their formulas in float64, and gradients beside finite differences.
 
+use mlx_parity_engine::Adapter;
 use mlx_parity_engine::array::{from_host, to_host};
 use mlx_parity_engine::ops;
 use mlx_parity_engine::train::{Objective, TrainOptions, Trainer};
-use mlx_parity_engine::Adapter;
 use mlx_parity_tensor::HostTensor;
 
 use crate::common::on_mlx_thread;
@@ -19,7 +19,8 @@ fn the_loss_changes_along_the_gradient_as_the_gradient_says() {
             let options = TrainOptions { objective, ..options() };
             let (mut model, adapter) = setting.load();
             let rows = &setting.rows()[0];
-            let found = Trainer::new(&mut model, &adapter, options).unwrap().gradients(rows).unwrap();
+            let found =
+                Trainer::new(&mut model, &adapter, options).unwrap().gradients(rows).unwrap();
             let gradients = host(&found.gradients);
             let squares: f64 =
                 gradients.values().flat_map(HostTensor::to_f64).map(|value| value * value).sum();

@@ -27,9 +27,8 @@ fn twenty_steps_have_the_bits_of_mlx_lms_trainer(#[case] name: &'static str, #[c
         let rows = setting.rows();
         let first = trainer.gradients(&rows[0]).unwrap();
         assert_eq!(first_difference(&host(&first.gradients), &theirs.gradients), None, "gradients");
-        let losses: Vec<f32> = (0..STEPS)
-            .map(|step| trainer.step(&rows[step % rows.len()]).unwrap().value)
-            .collect();
+        let losses: Vec<f32> =
+            (0..STEPS).map(|step| trainer.step(&rows[step % rows.len()]).unwrap().value).collect();
         for (step, (ours, theirs)) in losses.iter().zip(&theirs.losses).enumerate() {
             assert_eq!(ours.to_bits(), theirs.to_bits(), "step {step}: {ours} and {theirs}");
         }

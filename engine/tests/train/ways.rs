@@ -126,7 +126,8 @@ fn what_cannot_be_trained_is_refused_by_name() {
     on_mlx_thread(|| {
         let setting = Setting::new("glassllm-4bit");
         let (mut model, adapter) = setting.load();
-        let mut refused = |options: TrainOptions| match Trainer::new(&mut model, &adapter, options) {
+        let mut refused = |options: TrainOptions| match Trainer::new(&mut model, &adapter, options)
+        {
             Err(EngineError::TrainOption { option, .. }) => option,
             other => panic!("{:?}", other.err()),
         };
@@ -139,7 +140,8 @@ fn what_cannot_be_trained_is_refused_by_name() {
         betas.optimizer.betas = [1.0, 0.9];
         assert_eq!(refused(betas), "betas");
 
-        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../goldens/models/qwen3-1m");
+        let dir =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../goldens/models/qwen3-1m");
         let dedicated = LoadOptions { rung: Some(Rung::Dedicated), ..LoadOptions::default() };
         let mut model = Model::load(&dir, &dedicated).unwrap();
         let staged = TrainOptions { backward: Backward::Checkpointed, ..options() };

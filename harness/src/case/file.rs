@@ -12,7 +12,7 @@ use super::{
     Replay,
     denoise_file::{self, WireDenoise},
     deviation::{self, WireDeviation},
-    matrix_file, meta_file, metal_file, op_file, toml_dir, trajectory_file,
+    matrix_file, meta_file, metal_file, op_file, toml_dir, trajectory_file, vjp_file,
 };
 use crate::{meta::Matrix, row::Tier, synthetic::Lane};
 
@@ -86,6 +86,9 @@ pub fn load_all(cases: &Path) -> Result<Vec<Case>, CaseError> {
     }
     for path in toml_dir::files(&cases.join(Tier::Metal.name()))? {
         all.extend(&path, metal_file::load(&path)?)?;
+    }
+    for path in toml_dir::files(&cases.join(Tier::Vjp.name()))? {
+        all.extend(&path, vjp_file::load(&path)?)?;
     }
     Ok(all.cases)
 }

@@ -10,7 +10,7 @@ pub struct Filter {
     pub ids: Vec<String>,
     /// Tiers.
     pub tiers: Vec<Tier>,
-    /// Of tiers ops, meta and metal, only the cases marked quick; other tiers are left as they are.
+    /// Of tiers ops, vjp, meta and metal, only the cases marked quick; other tiers are left as they are.
     pub quick: bool,
     /// The ops and trajectories marked large too.
     pub large: bool,
@@ -43,6 +43,7 @@ impl Filter {
             Kind::Op(op) => (op.quick || !self.quick) && (self.large || !op.large),
             Kind::Meta(meta) => meta.quick || !self.quick,
             Kind::Metal(metal) => metal.quick || !self.quick,
+            Kind::Vjp(vjp) => vjp.quick || !self.quick,
             Kind::Trajectory(trajectory) => self.large || !trajectory.large,
             Kind::Replay(_) | Kind::Denoise(_) | Kind::Deviation(_) | Kind::Gate(_) => true,
         }

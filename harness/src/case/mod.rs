@@ -17,6 +17,7 @@ mod op_file;
 mod toml_dir;
 mod trajectory;
 mod trajectory_file;
+mod vjp_file;
 
 use std::path::{Path, PathBuf};
 
@@ -31,14 +32,20 @@ pub use self::{
     filter::{Filter, parse_shard},
     metal_file::load as load_metal,
     trajectory::{Bounds, Envelope, NamedPrompt, Trajectory},
+    vjp_file::uncovered,
 };
-use crate::{gate::GateCase, meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier};
+use crate::{
+    gate::GateCase, gradcheck::VjpCase, meta::MetaCase, metal::MetalCase, ops::OpCase, row::Tier,
+};
 
 /// mlx-lm's default prefill chunk, in tokens.
 pub const DEFAULT_PREFILL_STEP: usize = 2048;
 
 /// The oracle that is the engine itself: its own frozen answers, and the same answer along another path.
 pub const OWN: &str = "self";
+
+/// The oracle of gradients: finite differences in float64, of ref64, of MLX or of a kernel's reference.
+pub const DIFFERENCES: &str = "differences";
 
 /// What the model is prompted with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +142,8 @@ pub enum Kind {
     Metal(MetalCase),
     /// Looks for evidence about a fused kernel.
     Gate(GateCase),
+    /// Compares gradients with finite differences.
+    Vjp(VjpCase),
 }
 
 /// A model replayed against frozen logits (tiers L1 and L2).
@@ -194,6 +203,7 @@ impl Case {
             Kind::Meta(meta) => serde_json::json!({ "id": self.id, "meta": meta }),
             Kind::Metal(metal) => serde_json::json!({ "id": self.id, "metal": metal }),
             Kind::Gate(gate) => serde_json::json!({ "id": self.id, "gate": gate }),
+            Kind::Vjp(vjp) => serde_json::json!({ "id": self.id, "vjp": vjp }),
         };
         crate::digest::of_bytes(identity.to_string().as_bytes())
     }
@@ -208,6 +218,7 @@ impl Case {
             Kind::Trajectory(_) | Kind::Meta(_) => OWN,
             Kind::Metal(metal) => metal.oracle_name(),
             Kind::Gate(_) => "ref64",
+            Kind::Vjp(_) => DIFFERENCES,
         }
     }
 
@@ -221,7 +232,8 @@ impl Case {
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_)
-            | Kind::Gate(_) => None,
+            | Kind::Gate(_)
+            | Kind::Vjp(_) => None,
         }
     }
 
@@ -237,7 +249,10 @@ impl Case {
 
     /// Whether a golden answers this case.
     pub fn has_golden(&self) -> bool {
-        !matches!(self.kind, Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_))
+        !matches!(
+            self.kind,
+            Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_) | Kind::Vjp(_)
+        )
     }
 
     /// Whether its golden says that the model itself is right, in no composition but its own.
@@ -250,7 +265,8 @@ impl Case {
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_)
-            | Kind::Gate(_) => false,
+            | Kind::Gate(_)
+            | Kind::Vjp(_) => false,
         }
     }
 
@@ -264,7 +280,8 @@ impl Case {
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_)
-            | Kind::Gate(_) => None,
+            | Kind::Gate(_)
+            | Kind::Vjp(_) => None,
         }
     }
 
@@ -274,9 +291,12 @@ impl Case {
             Kind::Replay(replay) => replay.degenerate_because.as_deref(),
             Kind::Denoise(denoise) => denoise.degenerate_because.as_deref(),
             Kind::Trajectory(trajectory) => trajectory.degenerate_because.as_deref(),
-            Kind::Deviation(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_) => {
-                None
-            }
+            Kind::Deviation(_)
+            | Kind::Op(_)
+            | Kind::Meta(_)
+            | Kind::Metal(_)
+            | Kind::Gate(_)
+            | Kind::Vjp(_) => None,
         }
     }
 
@@ -287,7 +307,7 @@ impl Case {
             Kind::Denoise(denoise) => Some(&denoise.model),
             Kind::Deviation(deviation) => Some(&deviation.model),
             Kind::Trajectory(trajectory) => Some(&trajectory.model),
-            Kind::Op(_) | Kind::Metal(_) | Kind::Gate(_) => None,
+            Kind::Op(_) | Kind::Metal(_) | Kind::Gate(_) | Kind::Vjp(_) => None,
             Kind::Meta(meta) => Some(&meta.model),
         }
     }
@@ -302,7 +322,8 @@ impl Case {
             | Kind::Op(_)
             | Kind::Meta(_)
             | Kind::Metal(_)
-            | Kind::Gate(_) => None,
+            | Kind::Gate(_)
+            | Kind::Vjp(_) => None,
         }
     }
 
@@ -317,6 +338,7 @@ impl Case {
             Kind::Meta(meta) => meta.checks(),
             Kind::Metal(metal) => metal.trials().iter().map(crate::metal::Trial::name).collect(),
             Kind::Gate(gate) => gate.checks(),
+            Kind::Vjp(vjp) => vjp.points().iter().map(crate::gradcheck::Point::name).collect(),
         };
         names.into_iter().map(|check| format!("{}/{check}", self.id)).collect()
     }

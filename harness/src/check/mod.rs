@@ -17,6 +17,7 @@ pub mod metal;
 pub mod ops;
 #[cfg(feature = "engine")]
 pub mod trajectory;
+pub mod vjp;
 
 use crate::{
     row::{FAULT, Outcome, ROW_SCHEMA, Row},
@@ -40,6 +41,7 @@ pub fn row(job: &Job, id: String, outcome: Outcome) -> Row {
         tolerance: None,
         envelope: None,
         gate: None,
+        gradient: None,
         convention: None,
         composition: job.case.composition().map(ToString::to_string),
         notes,

@@ -59,6 +59,9 @@ pub struct Args {
     pub record: Option<PathBuf>,
 }
 
+/// The variable that pulls levers in the engine.
+const LEVERS: &str = "MLX_PARITY_KERNELS";
+
 /// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
@@ -76,6 +79,12 @@ pub fn run(common: &Common, args: &Args) -> Result {
     let workers = args.jobs.unwrap_or(cores);
     if workers == 0 {
         return Err(Failure::usage("--jobs 0: wanted at least one worker"));
+    }
+    // Workers would inherit it, and so would the lanes with every lever off.
+    if std::env::var_os(LEVERS).is_some() {
+        return Err(Failure::usage(format!(
+            "{LEVERS} is set: unset it, the gate pulls each lever itself"
+        )));
     }
     let options = Options {
         asked: Asked { kernels: args.kernels.clone(), quick: args.quick, mutants: args.mutants },

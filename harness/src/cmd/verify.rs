@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{Common, Failure, Result, say};
 use crate::{
     case::{Filter, parse_shard},
+    composition::check_environment,
     report::{self, Context},
     row::{Row, Tier},
     verify::{Observer, Options, verify},
@@ -23,7 +24,7 @@ pub struct Args {
     /// Only these tiers: ops, l1, l2, l3, vjp, meta, metal
     #[arg(long, value_delimiter = ',')]
     pub tier: Vec<Tier>,
-    /// Of tiers ops, meta and metal, only the quick cases
+    /// Of tiers ops, vjp, meta and metal, only the quick cases
     #[arg(long)]
     pub quick: bool,
     /// The large cases too: ops of 2^31 elements and more, which need tens of gigabytes of memory, and
@@ -68,6 +69,7 @@ pub enum Format {
 /// Runs the command.
 pub fn run(common: &Common, args: &Args) -> Result {
     let root = common.root()?;
+    check_environment().map_err(Failure::usage)?;
     let program = std::env::current_exe().context("cannot find this binary")?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = args.jobs.unwrap_or(cores);

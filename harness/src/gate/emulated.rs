@@ -302,7 +302,8 @@ fn one(
         Expected::Finite => saw(Evidence::Probes, probes::no_nan(&answer.results)),
         Expected::SameAs(other) => match emulated.run(other) {
             Ok(other) => {
-                let other = other.iter().zip(&of.forms).map(|(found, dtype)| as_result(found, *dtype));
+                let other =
+                    other.iter().zip(&of.forms).map(|(found, dtype)| as_result(found, *dtype));
                 saw(Evidence::Probes, probes::same(&answer.results, &other.collect::<Vec<_>>()));
             }
             Err(Wrong::Machine(why)) => return Err(why),

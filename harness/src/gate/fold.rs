@@ -72,17 +72,24 @@ impl Rows<'_> {
     }
 }
 
-/// One decision a cell; `record` is the folder of the run. Quick runs promote nothing.
-pub fn fold(plan: &Plan, rows: &[Row], record: &str, quick: bool) -> Vec<Decided> {
+/// One decision a cell; `record` is the folder of the run. A run that is less than a whole one, for the reason given,
+/// promotes nothing.
+pub fn fold(plan: &Plan, rows: &[Row], record: &str, partial: Option<&str>) -> Vec<Decided> {
     let rows = Rows(rows.iter().map(|row| (row.id.as_str(), row)).collect());
-    plan.cells.iter().map(|cell| one(plan, cell, &rows, record, quick)).collect()
+    plan.cells.iter().map(|cell| one(plan, cell, &rows, record, partial)).collect()
 }
 
-fn one(plan: &Plan, planned: &Planned, rows: &Rows<'_>, record: &str, quick: bool) -> Decided {
+fn one(
+    plan: &Plan,
+    planned: &Planned,
+    rows: &Rows<'_>,
+    record: &str,
+    partial: Option<&str>,
+) -> Decided {
     let mut found: Vec<GateRow> =
         Evidence::ALL.iter().map(|kind| gathered(plan, planned, rows, *kind)).collect();
-    if quick {
-        found.iter_mut().for_each(weaken);
+    if let Some(why) = partial {
+        found.iter_mut().for_each(|row| weaken(row, why));
     }
     let findings: Vec<Finding> = Evidence::ALL
         .into_iter()
@@ -106,11 +113,11 @@ fn one(plan: &Plan, planned: &Planned, rows: &Rows<'_>, record: &str, quick: boo
 }
 
 /// What was tried on less than everything tells less.
-fn weaken(row: &mut GateRow) {
+fn weaken(row: &mut GateRow, why: &str) {
     if row.verdict() == Verdict::Held && matches!(row.evidence.as_str(), "E2" | "E7" | "E9" | "E10")
     {
         row.verdict = Verdict::Weak.word().to_owned();
-        row.what += " (a quick run)";
+        row.what += &format!(" ({why})");
     }
 }
 

@@ -116,7 +116,7 @@ pub fn gate(
     }
     failed.map_or(Ok(()), Err)?;
     let name = record.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let decided = fold(&plan, record.rows(), &name, options.asked.quick);
+    let decided = fold(&plan, record.rows(), &name, partial(&here, options.asked.quick));
     let exit = exit(&decided, record.rows());
     let seconds = started.elapsed().as_secs_f64();
     record.finish(exit.code(), seconds)?;
@@ -128,6 +128,15 @@ pub fn gate(
         seconds,
         exit,
     })
+}
+
+/// Why a run is less than a whole one: it tries less, or MLX computes as it does not by default.
+fn partial(here: &Fingerprint, quick: bool) -> Option<&'static str> {
+    match (quick, here.env.is_empty()) {
+        (true, _) => Some("a quick run"),
+        (false, false) => Some("with variables set that change MLX's kernels"),
+        (false, true) => None,
+    }
 }
 
 fn cases(plan: &Plan) -> impl Iterator<Item = &Case> {
@@ -236,9 +245,8 @@ pub fn recorded(
             if rows.iter().any(|row| row.id.starts_with(&prefix)) {
                 let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let one = Plan { cells: vec![planned.clone()], backwards: plan.backwards.clone() };
-                found.extend(
-                    fold(&one, &rows, &name, false).into_iter().map(|of| (dir.clone(), of)),
-                );
+                found
+                    .extend(fold(&one, &rows, &name, None).into_iter().map(|of| (dir.clone(), of)));
                 break;
             }
         }

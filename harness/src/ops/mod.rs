@@ -21,7 +21,7 @@ pub use self::{
     generate::{Generator, Source},
     judge::{Verdict, judge},
     mutant::Mutant,
-    subject::{Reply, Subject},
+    subject::{Reply, Subject, logical},
     suite::{LayoutRule, Suite, SuiteError, suite},
     tolerances::{Bound, Need, Tolerances},
 };

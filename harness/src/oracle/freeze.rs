@@ -75,9 +75,12 @@ pub fn freeze(
             denoised(oracle, case, denoise, folders.model, &scratch).map(Answered::from)
         }
         Kind::Deviation(deviation) => deviated(oracle, deviation, folders, &scratch),
-        Kind::Trajectory(_) | Kind::Op(_) | Kind::Meta(_) | Kind::Metal(_) | Kind::Gate(_) => {
-            Err(unasked(oracle, "a case that this oracle does not answer"))
-        }
+        Kind::Trajectory(_)
+        | Kind::Op(_)
+        | Kind::Meta(_)
+        | Kind::Metal(_)
+        | Kind::Gate(_)
+        | Kind::Vjp(_) => Err(unasked(oracle, "a case that this oracle does not answer")),
     };
     let result = answer.and_then(|answer| {
         let manifest = describe(oracle, case, digests, here, answer, &scratch)?;

@@ -4,6 +4,7 @@ use super::{Context, columns, thousands};
 use crate::{
     compare::{ToleranceReport, tolerance::WorstElement},
     envelope::EnvelopeReport,
+    gradcheck::GradientReport,
     row::{FAULT, FIRST_IN, NotRunKind, Outcome, Row, Tier},
     summary::{Counts, Group, groups},
 };
@@ -95,6 +96,9 @@ pub fn failure(row: &Row) -> String {
     if let Some(report) = row.tolerance.as_ref().filter(|report| !report.held) {
         lines.extend(over(report));
     }
+    if let Some(report) = &row.gradient {
+        lines.extend(gradient(report));
+    }
     if let Some(report) = &row.report {
         lines.push(report.named(tensor_name(row)).to_string());
     }
@@ -104,7 +108,7 @@ pub fn failure(row: &Row) -> String {
     }
     lines.extend(row.notes.iter().map(|note| format!("note     {note}")));
     // Only a model has intermediates to explain a difference with.
-    let bare = matches!(row.tier, Tier::Ops | Tier::Metal);
+    let bare = matches!(row.tier, Tier::Ops | Tier::Metal | Tier::Vjp);
     let explain = if bare { "" } else { " --explain" };
     let fault = row.notes.iter().find_map(|note| note.strip_prefix(FAULT));
     let fault = fault.map(|name| format!(" --fault {name}")).unwrap_or_default();
@@ -132,6 +136,21 @@ fn envelope(report: &EnvelopeReport) -> Vec<String> {
     ];
     lines.extend(report.refused.iter().map(|reason| format!("refused  {reason}")));
     lines.extend(report.broken.iter().map(|reason| format!("broken   {reason}")));
+    lines
+}
+
+/// Gradients that differ: the worst comparison, how many, what was needed to know, each broken property.
+fn gradient(report: &GradientReport) -> Vec<String> {
+    let GradientReport { comparisons, over, at, orders, step, spread, failures, .. } = report;
+    let mut lines = vec![
+        format!("{at}: {}", report.words()),
+        format!("over {over} of {comparisons} comparisons"),
+        format!(
+            "differences: {} forward, {} central, {} five-point; step {step:.1e}, uncertain by {spread:.0e}",
+            orders[0], orders[1], orders[2]
+        ),
+    ];
+    lines.extend(failures.iter().map(|failure| format!("broken   {failure}")));
     lines
 }
 

@@ -52,6 +52,7 @@ fn run(job: &Job) -> anyhow::Result<()> {
         Kind::Meta(_) => check::meta::run,
         Kind::Metal(_) => check::metal::run,
         Kind::Gate(_) => check::gate::run,
+        Kind::Vjp(_) => check::vjp::run,
     };
     check(job, &mut |row| {
         if let Err(error) = say(&Message::Row(Box::new(row))) {

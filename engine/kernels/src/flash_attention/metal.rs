@@ -2,9 +2,9 @@
 
 use mlx_parity_tensor::Dtype;
 
-use crate::call::Call;
+use crate::call::{Call, Operand};
 use crate::error::KernelError;
-use crate::launch::{count, integer, literal, operand, threads};
+use crate::launch::{count, integer, limits, literal, operand, threads};
 use crate::spec::{Metal, MetalLaunch, source};
 
 use super::ID;
@@ -13,7 +13,7 @@ use super::ID;
 pub const METAL: Metal = Metal {
     header: source!("flash_attention/header.metal"),
     body: source!("flash_attention/kernel.metal"),
-    inputs: &["queries", "keys", "values"],
+    inputs: &["queries", "keys", "values", "limits"],
     outputs: &["out", "logsumexp"],
     row_contiguous: false,
     atomic_outputs: false,
@@ -38,9 +38,9 @@ fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
     }
     Ok(MetalLaunch {
         defines,
-        ints: ints(ID, call, dim, tile)?,
+        ints: vec![("D", integer(ID, dim)?), ("TILE", integer(ID, tile)?)],
         dtypes: vec![("T", dtype)],
-        numbers: Vec::new(),
+        numbers: vec![visible(ID, call)?],
         outputs,
         grid: [
             threads(ID, length.div_ceil(tile), 4 * tile)?,
@@ -57,7 +57,7 @@ fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
 /// # Errors
 /// [`KernelError::Unsupported`] for heads that are no multiple of 8, or do not fit.
 pub fn tile(kernel: &'static str, dim: usize, floats: usize) -> Result<usize, KernelError> {
-    let fits = |tile: &usize| dim > 0 && dim % 8 == 0 && tile * dim <= floats;
+    let fits = |tile: &usize| dim > 0 && dim.is_multiple_of(8) && tile * dim <= floats;
     [32, 16, 8].into_iter().find(fits).ok_or_else(|| KernelError::Unsupported {
         kernel,
         found: format!("a head of {dim}"),
@@ -65,21 +65,10 @@ pub fn tile(kernel: &'static str, dim: usize, floats: usize) -> Result<usize, Ke
     })
 }
 
-/// The integers that forward and backward are compiled for.
+/// Whether the call is causal, and its window: the input `limits` of forward and backward.
 ///
 /// # Errors
 /// As [`integer`].
-pub fn ints(
-    kernel: &'static str,
-    call: &Call<'_>,
-    dim: usize,
-    tile: usize,
-) -> Result<Vec<(&'static str, i32)>, KernelError> {
-    let ints = [
-        ("D", dim),
-        ("TILE", tile),
-        ("CAUSAL", count(call, "causal", 0)),
-        ("WINDOW", count(call, "window", 0)),
-    ];
-    ints.into_iter().map(|(name, value)| Ok((name, integer(kernel, value)?))).collect()
+pub fn visible(kernel: &'static str, call: &Call<'_>) -> Result<Operand, KernelError> {
+    limits(kernel, [count(call, "causal", 0), count(call, "window", 0)])
 }

@@ -92,7 +92,7 @@ struct Laid {
 /// What a block of queries has laid out for products.
 struct Rows {
     first: usize,
-    rows: usize,
+    count: usize,
     /// `[rows, d]`.
     queries: Vec<f32>,
     /// `[rows, d]`.
@@ -120,8 +120,8 @@ impl Task for Head<'_> {
         for (nth, head) in heads_of(forward, self.pair, self.how).enumerate() {
             for first in (0..forward.count()).step_by(QUERIES) {
                 let rows = self.rows(head, first);
-                let mut block = vec![0.0; rows.rows * d];
-                let partial = rows.rows < QUERIES && first > 0;
+                let mut block = vec![0.0; rows.count * d];
+                let partial = rows.count < QUERIES && first > 0;
                 if !(partial && self.how.is("chunk_dropped")) {
                     let gives = nth == 0 || !self.how.is("first_head_only");
                     let keep = if gives { None } else { Some((dk.clone(), dv.clone())) };
@@ -177,7 +177,16 @@ impl Head<'_> {
         let (lse, delta) = (lse.collect(), delta.collect());
         let columns = |of: &[f32]| panels_of_columns(Matrix::new(of, rows, d), QUERIES);
         let (query_columns, cotangent_columns) = (columns(&queries), columns(&cotangent));
-        Rows { first, rows, queries, cotangent, query_columns, cotangent_columns, lse, delta }
+        Rows {
+            first,
+            count: rows,
+            queries,
+            cotangent,
+            query_columns,
+            cotangent_columns,
+            lse,
+            delta,
+        }
     }
 
     /// Adds what a block of queries gives.
@@ -193,27 +202,27 @@ impl Head<'_> {
     ) {
         let forward = &self.of.forward;
         let d = forward.width();
-        let visible: Vec<_> = (0..rows.rows).map(|row| self.visible(rows.first + row)).collect();
+        let visible: Vec<_> = (0..rows.count).map(|row| self.visible(rows.first + row)).collect();
         let start = visible.iter().map(|of| of.0).min().unwrap_or(0) / KEYS * KEYS;
         let end = visible.iter().map(|of| of.1).max().unwrap_or(0);
-        let mut weights = vec![0.0; rows.rows * KEYS];
-        let mut slopes = vec![0.0; rows.rows * KEYS];
+        let mut weights = vec![0.0; rows.count * KEYS];
+        let mut slopes = vec![0.0; rows.count * KEYS];
         for tile in (start..end).step_by(KEYS) {
             let stale = tile > start && self.how.is("stale_tile");
             let staged = if stale { tile - KEYS } else { tile };
-            scores(simd, &rows.queries, rows.rows, d, &laid.keys, tile, &mut weights);
-            scores(simd, &rows.cotangent, rows.rows, d, &laid.values, staged, &mut slopes);
-            for row in 0..rows.rows {
+            scores(simd, &rows.queries, rows.count, d, &laid.keys, tile, &mut weights);
+            scores(simd, &rows.cotangent, rows.count, d, &laid.values, staged, &mut slopes);
+            for (row, &visible) in visible.iter().enumerate() {
                 let at = row * KEYS..(row + 1) * KEYS;
                 let (weights, slopes) = (&mut weights[at.clone()], &mut slopes[at]);
                 self.slope(simd, weights, slopes, rows.lse[row], rows.delta[row]);
-                hide(tile, visible[row], weights);
-                hide(tile, visible[row], slopes);
+                hide(tile, visible, weights);
+                hide(tile, visible, slopes);
             }
-            let of = Matrix::new(&slopes, rows.rows, KEYS);
+            let of = Matrix::new(&slopes, rows.count, KEYS);
             let keys = forward.seen().next_multiple_of(KEYS);
             add_product(simd, of, &laid.key_columns, (keys, tile), dq, d);
-            let turned = |of: &[f32], straight: bool| transposed(of, rows.rows, straight);
+            let turned = |of: &[f32], straight: bool| transposed(of, rows.count, straight);
             let (by_weight, by_slope) =
                 (turned(&weights, false), turned(&slopes, self.how.is("dk_transposed")));
             let matrix = |of| Matrix { data: of, rows: KEYS, cols: QUERIES, stride: QUERIES };

@@ -4,7 +4,7 @@
 // simdgroup, and the tiles it goes over are staged.
 // queries, out, cotangent [b, heads, L, D], keys and values [b, kv_heads, S, D] of T; lse [b, heads, L] of float;
 // strides free but for the last axis of those of T. dq, dk, dv of T as queries, keys, values.
-// CAUSAL and WINDOW as forward. D is a multiple of 8.
+// limits [2] of int32 as forward. D is a multiple of 8.
 // Grid: 4 · TILE · (b · heads · ceil(L / TILE) + b · kv_heads · ceil(S / TILE)); group: 4 · TILE.
 constexpr int SIMDGROUPS = TILE / 8;
 constexpr int THREADS = 32 * SIMDGROUPS;
@@ -57,10 +57,11 @@ const int offset = 0;
 #else
 const int offset = count - length;
 #endif
+const bool causal = limits[0] != 0;
 #if defined(MUTANT_window_off_by_one)
-constexpr int SPAN = WINDOW > 0 ? WINDOW + 1 : 0;
+const int window = limits[1] > 0 ? limits[1] + 1 : 0;
 #else
-constexpr int SPAN = WINDOW;
+const int window = limits[1];
 #endif
 simdgroup_matrix<float, 8, 8> near_rows[DEPTH];
 simdgroup_matrix<float, 8, 8> far_rows[DEPTH];
@@ -95,11 +96,11 @@ for (int d = 0; d < DEPTH; d++) {
 int begin = 0;
 int end = for_keys ? length : count;
 if (for_keys) {
-  begin = CAUSAL ? max(first - offset, 0) : 0;
-  end = SPAN > 0 ? min(first + TILE - 1 + SPAN - offset, length) : length;
+  begin = causal ? max(first - offset, 0) : 0;
+  end = window > 0 ? min(first + TILE - 1 + window - offset, length) : length;
 } else {
-  begin = SPAN > 0 ? max(first + offset - SPAN + 1, 0) : 0;
-  end = CAUSAL ? min(first + TILE + offset, count) : count;
+  begin = window > 0 ? max(first + offset - window + 1, 0) : 0;
+  end = causal ? min(first + TILE + offset, count) : count;
 }
 #if defined(MUTANT_chunk_dropped)
 // Of more tiles than one, a partial one is left out.
@@ -107,13 +108,18 @@ const int stop = max(end - TILE, begin) + 1;
 #else
 const int stop = end;
 #endif
+const int rows = for_keys ? count : length;
+// Whether any of the simdgroup's rows is one.
+const bool active = first + own < rows;
 for (int head = first_head; head < end_head; head++) {
   const device T* query = queries + item * queries_strides[0] + head * queries_strides[1];
   const device T* change = cotangent + item * cotangent_strides[0] + head * cotangent_strides[1];
   const device T* result = out + item * out_strides[0] + head * out_strides[1];
   for (int tile = begin; tile < stop; tile += TILE) {
+    // Eights of rows in the tile.
+    const int steps = min((end - tile + 7) / 8, STEPS);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (int i = mine; i < TILE * D; i += THREADS) {
+    for (int i = mine; i < steps * 8 * D; i += THREADS) {
       const int row = tile + i / D;
       const int channel = i % D;
       if (for_keys) {
@@ -156,7 +162,10 @@ for (int head = first_head; head < end_head; head++) {
 #else
     threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
-    for (int j = 0; j < STEPS; j++) {
+    if (!active) {
+      continue;
+    }
+    for (int j = 0; j < steps; j++) {
       part = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
       for (int d = 0; d < DEPTH; d++) {
         simdgroup_load(right, near + j * 8 * D + d * 8, D, ulong2(0), true);
@@ -171,7 +180,7 @@ for (int head = first_head; head < end_head; head++) {
       simdgroup_store(part, gradients + own * TILE + j * 8, TILE);
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
-    for (int column = lane % 4; column < TILE; column += 4) {
+    for (int column = lane % 4; column < steps * 8; column += 4) {
       const int row = own + lane / 4;
       const int query_row = for_keys ? tile + column : first + row;
       const int key = for_keys ? first + row : tile + column;
@@ -183,11 +192,11 @@ for (int head = first_head; head < end_head; head++) {
 #else
       bool visible = query_row < length && key < count;
 #endif
-      visible = visible && (!CAUSAL || key <= position) && (SPAN == 0 || key > position - SPAN);
+      visible = visible && (!causal || key <= position) && (window == 0 || key > position - window);
       const int at = row * TILE + column;
       const int query_at = for_keys ? column : row;
 #if defined(MUTANT_max_not_subtracted)
-      const float weight = visible ? exp(FACTOR * weights[at]) / exp(sums[query_at]) : 0.0f;
+      const float weight = visible ? exp(FACTOR * weights[at]) : 0.0f;
 #else
       const float weight = visible ? exp(FACTOR * weights[at] - sums[query_at]) : 0.0f;
 #endif
@@ -199,7 +208,7 @@ for (int head = first_head; head < end_head; head++) {
 #endif
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
-    for (int j = 0; j < STEPS; j++) {
+    for (int j = 0; j < steps; j++) {
 #if defined(MUTANT_dk_transposed)
       simdgroup_load(part, gradients + own * TILE + j * 8, TILE, ulong2(0), for_keys);
 #else
@@ -220,23 +229,24 @@ for (int head = first_head; head < end_head; head++) {
   }
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
-for (int d = 0; d < DEPTH; d++) {
-  simdgroup_store(near_total[d], near + own * D + d * 8, D);
-  simdgroup_store(far_total[d], far + own * D + d * 8, D);
-}
-simdgroup_barrier(mem_flags::mem_threadgroup);
-const int rows = for_keys ? count : length;
-const size_t start = size_t(for_keys ? item * kv_heads + kv_head : item * heads + own_head) * rows;
-for (int i = lane; i < 8 * D; i += 32) {
-  const int at = first + own + i / D;
-  if (at >= rows) {
-    continue;
+if (active) {
+  for (int d = 0; d < DEPTH; d++) {
+    simdgroup_store(near_total[d], near + own * D + d * 8, D);
+    simdgroup_store(far_total[d], far + own * D + d * 8, D);
   }
-  const size_t place = (start + at) * D + i % D;
-  if (for_keys) {
-    dk[place] = T(near[own * D + i]);
-    dv[place] = T(far[own * D + i]);
-  } else {
-    dq[place] = T(near[own * D + i]);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  const size_t start = size_t(for_keys ? item * kv_heads + kv_head : item * heads + own_head) * rows;
+  for (int i = lane; i < 8 * D; i += 32) {
+    const int at = first + own + i / D;
+    if (at >= rows) {
+      continue;
+    }
+    const size_t place = (start + at) * D + i % D;
+    if (for_keys) {
+      dk[place] = T(near[own * D + i]);
+      dv[place] = T(far[own * D + i]);
+    } else {
+      dq[place] = T(near[own * D + i]);
+    }
   }
 }

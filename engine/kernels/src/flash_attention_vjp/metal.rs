@@ -2,8 +2,8 @@
 
 use crate::call::Call;
 use crate::error::KernelError;
-use crate::flash_attention::metal::{ints, tile};
-use crate::launch::{literal, operand, threads};
+use crate::flash_attention::metal::{tile, visible};
+use crate::launch::{integer, literal, operand, threads};
 use crate::spec::{Metal, MetalLaunch, source};
 
 use super::ID;
@@ -12,7 +12,7 @@ use super::ID;
 pub const METAL: Metal = Metal {
     header: source!("flash_attention/header.metal"),
     body: source!("flash_attention_vjp/kernel.metal"),
-    inputs: &["queries", "keys", "values", "out", "lse", "cotangent"],
+    inputs: &["queries", "keys", "values", "out", "lse", "cotangent", "limits"],
     outputs: &["dq", "dk", "dv"],
     row_contiguous: false,
     atomic_outputs: false,
@@ -34,9 +34,9 @@ fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
     let of_keys = vec![batch, kv_heads, keys, dim];
     Ok(MetalLaunch {
         defines: vec![("SCALE", literal(call.param(ID, "scale")?))],
-        ints: ints(ID, call, dim, tile)?,
+        ints: vec![("D", integer(ID, dim)?), ("TILE", integer(ID, tile)?)],
         dtypes: vec![("T", dtype)],
-        numbers: Vec::new(),
+        numbers: vec![visible(ID, call)?],
         outputs: vec![
             (dtype, vec![batch, heads, length, dim]),
             (dtype, of_keys.clone()),

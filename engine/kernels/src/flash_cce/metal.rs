@@ -2,9 +2,9 @@
 
 use mlx_parity_tensor::Dtype;
 
-use crate::call::{Call, Operand, View};
+use crate::call::{Call, View};
 use crate::error::KernelError;
-use crate::launch::{absent, in_device_memory, integer, operand, threads};
+use crate::launch::{in_device_memory, integer, operand, threads};
 use crate::spec::{Metal, MetalLaunch, source};
 
 use super::ID;
@@ -30,7 +30,7 @@ fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
         defines: head.defines,
         ints: head.ints,
         dtypes: head.dtypes,
-        numbers: head.numbers,
+        numbers: Vec::new(),
         outputs: vec![(Dtype::F32, vec![rows]), (Dtype::F32, vec![rows])],
         grid: [threads(ID, rows.div_ceil(ROWS), 4 * ROWS)?, 1, 1],
         group: [threads(ID, 1, 4 * ROWS)?, 1, 1],
@@ -46,8 +46,6 @@ pub struct Head {
     pub ints: Vec<(&'static str, i32)>,
     /// `T` of the hidden states, `W` of the weight or its scales.
     pub dtypes: Vec<(&'static str, Dtype)>,
-    /// What stands for the operands of the other form.
-    pub numbers: Vec<Operand>,
     /// Classes.
     pub classes: usize,
 }
@@ -77,17 +75,10 @@ impl Head {
             let view = call.operand(kernel, name)?;
             in_device_memory(kernel, name, &view)?;
         }
-        let forms = [
-            ("weight", dtype),
-            ("weight_w", Dtype::U32),
-            ("weight_scales", dtype),
-            ("weight_biases", dtype),
-        ];
         Ok(Self {
             defines,
             ints: vec![("BITS", bits), ("GROUP", group)],
             dtypes: vec![("T", hidden.data.dtype()), ("W", dtype)],
-            numbers: absent(call, &forms),
             classes,
         })
     }

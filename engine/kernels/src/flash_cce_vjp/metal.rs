@@ -54,13 +54,9 @@ fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
         defines: head.defines,
         ints: head.ints,
         dtypes: head.dtypes,
-        numbers: head.numbers,
+        numbers: Vec::new(),
         outputs,
-        grid: [
-            threads(ID, groups, THREADS)?,
-            threads(ID, width.div_ceil(parts * COLUMNS), 1)?,
-            1,
-        ],
+        grid: [threads(ID, groups, THREADS)?, threads(ID, width.div_ceil(parts * COLUMNS), 1)?, 1],
         group: [threads(ID, 1, THREADS)?, 1, 1],
         init_value: None,
     })

@@ -29,23 +29,23 @@ impl Task for Piece<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Vec<f32> {
-        if self.of.bits == 4 { self.all::<S, 4>(simd) } else { self.all::<S, 8>(simd) }
+        if self.of.bits == 4 { self.all::<S, 8>(simd) } else { self.all::<S, 4>(simd) }
     }
 }
 
 impl Piece<'_> {
     #[inline(always)]
-    fn all<S: Simd, const BITS: usize>(&self, simd: S) -> Vec<f32> {
+    fn all<S: Simd, const CODES: usize>(&self, simd: S) -> Vec<f32> {
         let (each, size) = (self.of.heads / self.of.kv_heads, self.of.dim + AHEAD);
         let mut out = vec![0.0; each * size];
         let mut at = 0;
         while at < each {
             let to = &mut out[at * size..];
             at += match each - at {
-                8.. => self.heads::<S, BITS, 8, 2>(simd, at, to),
-                4.. => self.heads::<S, BITS, 4, 4>(simd, at, to),
-                2.. => self.heads::<S, BITS, 2, 4>(simd, at, to),
-                _ => self.heads::<S, BITS, 1, 4>(simd, at, to),
+                8.. => self.heads::<S, CODES, 8, 2>(simd, at, to),
+                4.. => self.heads::<S, CODES, 4, 4>(simd, at, to),
+                2.. => self.heads::<S, CODES, 2, 4>(simd, at, to),
+                _ => self.heads::<S, CODES, 1, 4>(simd, at, to),
             };
         }
         out
@@ -53,7 +53,7 @@ impl Piece<'_> {
 
     /// `H` heads from `at` on, `I` codes of each word at a time.
     #[inline(always)]
-    fn heads<S: Simd, const BITS: usize, const H: usize, const I: usize>(
+    fn heads<S: Simd, const CODES: usize, const H: usize, const I: usize>(
         &self,
         simd: S,
         at: usize,
@@ -61,24 +61,24 @@ impl Piece<'_> {
     ) -> usize {
         let queries = Queries::<H>::of(self, at);
         let mut state =
-            State::<S, H>::new(simd, self.of.values_packed.words.len.div_ceil(LANES) * 32 / BITS);
+            State::<S, H>::new(simd, self.of.values_packed.words.len.div_ceil(LANES) * CODES);
         let mut room = Room::<H>::new();
         for first in self.keys.clone().step_by(KEYS) {
             let count = KEYS.min(self.keys.end - first);
-            self.scores::<S, BITS, H>(simd, first, count, &queries, &mut room);
+            self.scores::<S, CODES, H>(simd, first, count, &queries, &mut room);
             state.weigh(simd, self, count, &mut room.weights);
-            self.totals::<S, BITS, H, I>(simd, first, count, &mut room, &mut state.totals);
+            self.totals::<S, CODES, H, I>(simd, first, count, &mut room, &mut state.totals);
             if self.how.is("bf16_accumulator") {
                 state.each_total(simd, |total, _| total.round_bf16());
             }
         }
-        state.write::<BITS>(simd, self.of.dim, out);
+        state.write::<CODES>(simd, self.of.dim, out);
         H
     }
 
     /// Scores of keys `first .. first + count`; −inf in the lanes behind them.
     #[inline(always)]
-    fn scores<S: Simd, const BITS: usize, const H: usize>(
+    fn scores<S: Simd, const CODES: usize, const H: usize>(
         &self,
         simd: S,
         first: usize,
@@ -99,7 +99,7 @@ impl Piece<'_> {
             self.columns(simd, first + from, count - from, columns);
             let mut scores = [simd.splat(0.0); H];
             for group in 0..self.of.groups() {
-                let dots = dots::<S, BITS, H>(simd, self.of.group, group, queries, columns);
+                let dots = dots::<S, CODES, H>(simd, self.of.group, group, queries, columns);
                 let scale = simd.load(&scales[wrong(group)].as_chunks().0[from / LANES]);
                 let bias = simd.load(&biases[wrong(group)].as_chunks().0[from / LANES]);
                 for h in 0..H {
@@ -154,7 +154,7 @@ impl Piece<'_> {
 
     /// Adds `count` weighted values from `first` on to the totals.
     #[inline(always)]
-    fn totals<S: Simd, const BITS: usize, const H: usize, const I: usize>(
+    fn totals<S: Simd, const CODES: usize, const H: usize, const I: usize>(
         &self,
         simd: S,
         first: usize,
@@ -167,28 +167,27 @@ impl Piece<'_> {
         let by = if self.how.is("bias_x099") { 0.99 } else { 1.0 };
         self.factors(&cache.scales, first, count, |key, group, of| rows_scales[key][group] = of);
         self.factors(&cache.biases, first, count, |key, group, of| {
-            rows_biases[key][group] = by * of
+            rows_biases[key][group] = by * of;
         });
-        let codes = 32 / BITS;
         let (base, step) = self.place(&cache.words);
         for at in (0..cache.words.len).step_by(LANES) {
             let there = LANES.min(cache.words.len - at);
             let group = std::array::from_fn(|lane| {
-                ((at + lane.min(there - 1)) * codes / self.of.group) as u32
+                ((at + lane.min(there - 1)) * CODES / self.of.group) as u32
             });
             let group = simd.load_bits(&group);
-            for part in (0..codes).step_by(I) {
-                let to = &mut totals[at / LANES * codes + part..][..I];
+            for part in (0..CODES).step_by(I) {
+                let to = &mut totals[at / LANES * CODES + part..][..I];
                 let mut sums: [[S::F; H]; I] =
                     std::array::from_fn(|i| std::array::from_fn(|h| simd.load(&to[i][h])));
-                for key in 0..count {
+                for key in 0..count.min(KEYS) {
                     let start = base + step * (first + key) + at;
                     let words = load_words(simd, &cache.words.data[start..start + there]);
-                    let words = words >> (part * BITS) as u32;
+                    let words = words >> (part * 32 / CODES) as u32;
                     let scale = simd.load(&rows_scales[key]).lookup(group);
                     let bias = simd.load(&rows_biases[key]).lookup(group);
                     for (i, sums) in sums.iter_mut().enumerate() {
-                        let value = decode::<S, BITS>(words, i).mul_add(scale, bias);
+                        let value = decode::<S, CODES>(words, i).mul_add(scale, bias);
                         for (sum, weights) in sums.iter_mut().zip(weights.iter()) {
                             *sum = simd.splat(weights[key]).mul_add(value, *sum);
                         }
@@ -220,7 +219,7 @@ impl Piece<'_> {
         count: usize,
         mut put: impl FnMut(usize, usize, f32),
     ) {
-        for key in 0..count {
+        for key in 0..count.min(KEYS) {
             let start = rows.start(self.batch, self.kv_head, first + key);
             let at = start..start + rows.len;
             match rows.data {
@@ -251,14 +250,14 @@ fn load_words<S: Simd>(simd: S, words: &[u32]) -> S::U {
 
 /// Code `index` of each word.
 #[inline(always)]
-fn decode<S: Simd, const BITS: usize>(words: S::U, index: usize) -> S::F {
-    let moved = words >> (index * BITS) as u32;
-    if BITS == 4 { moved.low_nibbles() } else { moved.low_bytes() }
+fn decode<S: Simd, const CODES: usize>(words: S::U, index: usize) -> S::F {
+    let moved = words >> (index * 32 / CODES) as u32;
+    if CODES == 8 { moved.low_nibbles() } else { moved.low_bytes() }
 }
 
 /// `q · codes` of one group, a key in each lane.
 #[inline(always)]
-fn dots<S: Simd, const BITS: usize, const H: usize>(
+fn dots<S: Simd, const CODES: usize, const H: usize>(
     simd: S,
     size: usize,
     group: usize,
@@ -267,16 +266,18 @@ fn dots<S: Simd, const BITS: usize, const H: usize>(
 ) -> [S::F; H] {
     // Two sums a head: a sum waits for the one before.
     let mut sums = [[simd.splat(0.0); 2]; H];
-    let words = size * BITS / 32;
+    let words = size / CODES;
     let columns = &columns[group * words..][..words];
-    let rows: [&[f32]; H] = std::array::from_fn(|h| &queries.rows[h][group * size..][..size]);
+    let rows: [&[[f32; CODES]]; H] =
+        std::array::from_fn(|h| &queries.rows[h].as_chunks().0[group * words..][..words]);
     for (word, column) in columns.iter().enumerate() {
         let column = simd.load_bits(column);
-        for index in 0..32 / BITS {
-            let codes = decode::<S, BITS>(column, index);
-            for h in 0..H {
-                let query = simd.splat(rows[h][word * (32 / BITS) + index]);
-                sums[h][index % 2] = codes.mul_add(query, sums[h][index % 2]);
+        for pair in 0..CODES / 2 {
+            let [even, odd] = [2 * pair, 2 * pair + 1];
+            let codes = [even, odd].map(|index| decode::<S, CODES>(column, index));
+            for (row, sums) in rows.iter().zip(&mut sums) {
+                sums[0] = codes[0].mul_add(simd.splat(row[word][even]), sums[0]);
+                sums[1] = codes[1].mul_add(simd.splat(row[word][odd]), sums[1]);
             }
         }
     }
@@ -391,14 +392,13 @@ impl<S: Simd, const H: usize> State<S, H> {
 
     /// Maximum, sum and totals of each head, in the order of elements.
     #[inline(always)]
-    fn write<const BITS: usize>(&self, _: S, dim: usize, out: &mut [f32]) {
-        let codes = 32 / BITS;
+    fn write<const CODES: usize>(&self, _: S, dim: usize, out: &mut [f32]) {
         for (h, out) in out.chunks_exact_mut(dim + AHEAD).take(H).enumerate() {
             let (ahead, totals) = out.split_at_mut(AHEAD);
             ahead.copy_from_slice(&[self.best[h], self.whole[h].sum()]);
             for (index, to) in totals.iter_mut().enumerate() {
-                let word = index / codes;
-                let row = &self.totals[word / LANES * codes + index % codes];
+                let word = index / CODES;
+                let row = &self.totals[word / LANES * CODES + index % CODES];
                 *to = row[h][word % LANES];
             }
         }

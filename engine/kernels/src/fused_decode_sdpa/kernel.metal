@@ -4,7 +4,8 @@
 // they are joined at the end (Dao et al., 2023).
 // queries [b, heads, 1, D] of T; keys_w and values_w [b, kv_heads, keys, D · BITS / 32] of uint32; their scales and
 // biases [b, kv_heads, keys, D / GROUP] of T; out [b, heads, 1, D] of T. Strides are free but for the last axis.
-// Visible are the last WINDOW keys (all where it is 0) and those before KEPT. D is a multiple of 32.
+// limits [2] of int32: visible are the last limits[0] keys (all where it is 0) and those before limits[1]. D is a
+// multiple of 32.
 // Grid: 32 · SIMDGROUPS, heads, b; group: 32 · SIMDGROUPS.
 constexpr int THREADS = 32 * SIMDGROUPS;
 constexpr int CODES = 32 / BITS;
@@ -17,6 +18,7 @@ constexpr float LOWEST = -3.0e38f;
 threadgroup float maxima[SIMDGROUPS];
 threadgroup float sums[SIMDGROUPS];
 threadgroup float totals[SIMDGROUPS * D];
+const int window = limits[0];
 const int heads = queries_shape[1];
 const int kv_heads = keys_w_shape[1];
 const int keys = keys_w_shape[2];
@@ -50,14 +52,14 @@ for (int pass = 0; pass < PASSES; pass++) {
   }
 }
 #if defined(MUTANT_window_off_by_one)
-const int recent = WINDOW > 0 ? max(keys - WINDOW - 1, 0) : 0;
+const int recent = window > 0 ? max(keys - window - 1, 0) : 0;
 #else
-const int recent = WINDOW > 0 ? max(keys - WINDOW, 0) : 0;
+const int recent = window > 0 ? max(keys - window, 0) : 0;
 #endif
 #if defined(MUTANT_kept_ignored)
 const int kept = 0;
 #else
-const int kept = min(KEPT, recent);
+const int kept = min(limits[1], recent);
 #endif
 #if defined(MUTANT_newest_dropped)
 const int visible = kept + keys - recent - 1;

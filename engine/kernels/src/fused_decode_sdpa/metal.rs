@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::error::KernelError;
-use crate::launch::{count, integer, literal, operand, threads};
+use crate::launch::{count, integer, limits, literal, operand, threads};
 use crate::spec::{Metal, MetalLaunch, Source, source};
 
 use super::ID;
@@ -19,6 +19,7 @@ pub const METAL: Metal = Metal {
         "values_w",
         "values_scales",
         "values_biases",
+        "limits",
     ],
     outputs: &["out"],
     row_contiguous: false,
@@ -32,7 +33,7 @@ const FEW: usize = 256;
 fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
     let (queries, [batch, heads, _, dim]) = operand(call, ID, "queries")?;
     let (_, [_, _, keys, _]) = operand(call, ID, "keys_w")?;
-    for name in &METAL.inputs[2..] {
+    for name in &METAL.inputs[2..7] {
         operand::<4>(call, ID, name)?;
     }
     if dim == 0 || dim % 32 != 0 || dim > 512 {
@@ -53,15 +54,13 @@ fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
         ("BITS", call.param(ID, "bits")? as usize),
         ("GROUP", call.param(ID, "group")? as usize),
         ("SIMDGROUPS", simdgroups),
-        ("WINDOW", count(call, "window", 0)),
-        ("KEPT", count(call, "kept", 0)),
     ];
     let ints = ints.map(|(name, value)| Ok((name, integer(ID, value)?)));
     Ok(MetalLaunch {
         defines,
         ints: ints.into_iter().collect::<Result<_, KernelError>>()?,
         dtypes: vec![("T", queries.data.dtype())],
-        numbers: Vec::new(),
+        numbers: vec![limits(ID, [count(call, "window", 0), count(call, "kept", 0)])?],
         outputs: vec![(queries.data.dtype(), vec![batch, heads, 1, dim])],
         grid: [threads(ID, 1, 32 * simdgroups)?, threads(ID, heads, 1)?, threads(ID, batch, 1)?],
         group: [threads(ID, 1, 32 * simdgroups)?, 1, 1],

@@ -2,6 +2,7 @@
 
 pub(crate) mod host;
 pub(crate) mod inputs;
+pub(crate) mod metal;
 pub(crate) mod reference;
 
 use mlx_parity_tensor::Dtype;
@@ -35,31 +36,38 @@ const SPEC: Spec = Spec {
     sources: &[
         source!("fused_geglu/mod.rs"),
         source!("fused_geglu/host.rs"),
+        source!("fused_geglu/metal.rs"),
+        source!("fused_geglu/kernel.metal"),
+        source!("launch.rs"),
         source!("exact.rs"),
         source!("numbers.rs"),
         source!("parallel.rs"),
         source!("rows.rs"),
     ],
-    metal: None,
+    metal: Some(metal::METAL),
     mutants: MUTANTS,
 };
 
-const fn host(name: &'static str, what: &'static str) -> Mutant {
-    Mutant { name, what, host: true, metal: false }
-}
-
 const MUTANTS: &[Mutant] = &[
-    host("erf_gelu", "gelu by the error function instead of its approximation"),
-    host("sigmoid_gelu", "gelu by the sigmoid of 1.702 x"),
-    host("slope_off", "sqrt(2 / pi) 1 % too large"),
-    host("cube_forgotten", "tanh of the linear term alone"),
-    host("half_forgotten", "twice the activation"),
-    host("operands_swapped", "gelu of up, times the gate"),
-    host("step_unrounded", "the activation rounded once instead of at each step"),
-    host("needless_rounding", "the activation rounded to bfloat16"),
-    host("tail_skipped", "elements behind the last whole block left as they were"),
-    host("stale_tail", "elements behind the last whole block taken from the block before"),
-    host("strides_ignored", "rows with gaps read as if there were none"),
+    Mutant::host("erf_gelu", "gelu by the error function instead of its approximation"),
+    Mutant::both("sigmoid_gelu", "gelu by the sigmoid of 1.702 x"),
+    Mutant::both("slope_off", "sqrt(2 / pi) 1 % too large"),
+    Mutant::both("cube_forgotten", "tanh of the linear term alone"),
+    Mutant::both("half_forgotten", "twice the activation"),
+    Mutant::both("operands_swapped", "gelu of up, times the gate"),
+    Mutant::host("step_unrounded", "the activation rounded once instead of at each step"),
+    Mutant::both("needless_rounding", "the activation rounded to bfloat16"),
+    Mutant::both("tail_skipped", "elements behind the last whole block left as they were"),
+    Mutant::host("stale_tail", "elements behind the last whole block taken from the block before"),
+    Mutant::host("strides_ignored", "rows with gaps read as if there were none"),
+    Mutant::metal("square_for_cube", "tanh of the square where the cube belongs"),
+    Mutant::metal("tanh_linear", "tanh as what is between -1 and 1 of its argument"),
+    Mutant::metal("up_forgotten", "the activation alone"),
+    Mutant::metal("tail_unmasked", "elements that there are not, computed"),
+    Mutant::metal(
+        "blocks_overlap",
+        "each group begins where the first block of the one before ends",
+    ),
 ];
 
 /// The operands of a call.

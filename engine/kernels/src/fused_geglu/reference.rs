@@ -2,20 +2,24 @@
 
 use super::Pair;
 
-/// `nn.gelu_approx`: the approximation by tanh of Hendrycks and Gimpel (2016).
+/// `nn.gelu_approx`, the approximation by tanh of Hendrycks and Gimpel (2016), with
+/// `(1 + tanh u) / 2 = 1 / (1 + exp(-2 u))`.
 pub(crate) fn gelu(x: f64) -> f64 {
-    0.5 * x * (1.0 + bend(x))
+    x * share(x)
 }
 
 /// Its derivative.
 pub(crate) fn slope_of_gelu(x: f64) -> f64 {
-    let t = bend(x);
-    let inner = (2.0 / std::f64::consts::PI).sqrt() * (1.0 + 3.0 * 0.044_715 * x * x);
-    0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner
+    let s = share(x);
+    s + 2.0 * x * s * (1.0 - s) * (SLOPE * (1.0 + 3.0 * 0.044_715 * x * x))
 }
 
-fn bend(x: f64) -> f64 {
-    ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)).tanh()
+/// sqrt(2 / pi).
+const SLOPE: f64 = 0.797_884_560_802_865_4;
+
+/// The part of x that passes.
+fn share(x: f64) -> f64 {
+    1.0 / (1.0 + (-2.0 * SLOPE * (x + 0.044_715 * x * x * x)).exp())
 }
 
 /// `gelu(gate) * up`.

@@ -1,9 +1,9 @@
 //! How `kernel.metal` is launched.
 
 use super::ID;
+use crate::call::Call;
 use crate::fused_geglu::Pair;
 use crate::fused_geglu::metal::{HEADER, elementwise};
-use crate::call::Call;
 use crate::spec::{Metal, source};
 
 /// The Metal source.

@@ -71,7 +71,9 @@ if (TILED) {
     sums.clear();
     sums.add(hidden, right, simdgroup);
     sums.store(left, simdgroup);
+#if !defined(MUTANT_no_barrier)
     threadgroup_barrier(mem_flags::mem_threadgroup);
+#endif
     for (int i = index; i < TILE * TILE; i += THREADS) {
       const int r = row + i / TILE;
       const int c = to + i % TILE;
@@ -84,9 +86,6 @@ if (TILED) {
         atomic_fetch_add_explicit(&out[at], part, memory_order_relaxed);
       }
     }
-#if !defined(MUTANT_no_barrier)
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-#endif
   }
 } else {
   const int row = threadgroup_position_in_grid.y;

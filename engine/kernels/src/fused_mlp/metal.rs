@@ -9,7 +9,7 @@ use crate::error::KernelError;
 use crate::fused_swiglu::metal::{MANY, PACKED, THREADS, TILE, packings};
 use crate::gated::Gated;
 use crate::launch::threads;
-use crate::spec::{Metal, MetalLaunch, source};
+use crate::spec::{Metal, MetalLaunch, Mutant, source};
 
 /// The Metal source. Its results are float32, as atomics are; whoever launches rounds them.
 pub(crate) const METAL: Metal = Metal {
@@ -33,6 +33,20 @@ pub(crate) const METAL: Metal = Metal {
     atomic_outputs: true,
     launch,
 };
+
+/// The bugs of `kernel.metal` that the host source has no place for.
+pub(super) const MUTANTS: [Mutant; 10] = [
+    Mutant::metal("codes_reversed", "codes of a word taken from the highest bits on"),
+    Mutant::metal("rows_unmasked", "rows of x that there are not, staged"),
+    Mutant::metal("weights_unmasked", "rows of the way down that there are not, staged"),
+    Mutant::metal("outs_unmasked", "results that there are not, added to"),
+    Mutant::metal("last_block_dropped", "the last block of hidden values not added"),
+    Mutant::metal("stale_tile", "the first tile of the way down staged for all"),
+    Mutant::metal("no_barrier", "a tile read before all of it is there"),
+    Mutant::metal("hidden_unfenced", "hidden values read before all are there"),
+    Mutant::metal("sigmoid_only", "the sigmoid of the gate, without the gate"),
+    Mutant::metal("gate_in_bfloat", "the gate rounded to bfloat16 whatever the dtype"),
+];
 
 fn launch(call: &Call<'_>) -> Result<MetalLaunch, KernelError> {
     let of = Gated::of(ID, call)?;

@@ -2,6 +2,7 @@
 
 mod host;
 mod inputs;
+mod metal;
 mod operands;
 mod reference;
 
@@ -14,7 +15,7 @@ use crate::error::KernelError;
 use crate::fused_swiglu::{SHARED_MUTANTS, mutant};
 use crate::gated;
 use crate::how::How;
-use crate::spec::{Claim, Spec, Spread, source};
+use crate::spec::{Claim, Mutant, Spec, Spread, joined, source};
 
 const ID: &str = "fused_mlp";
 
@@ -28,11 +29,7 @@ static SPEC: Spec = Spec {
     baseline: "residual + quantized_matmul(silu(quantized_matmul(x, gate)) * quantized_matmul(x, up), down)",
     dtypes: gated::DTYPES,
     backward: None,
-    spread: Some(Spread {
-        backend: "metal",
-        ulp: 8,
-        why: "atomic additions in whatever order",
-    }),
+    spread: Some(Spread { backend: "metal", ulp: 8, why: "atomic additions in whatever order" }),
     min_rows: 1,
     sources: &[
         source!("fused_mlp/mod.rs"),
@@ -40,6 +37,11 @@ static SPEC: Spec = Spec {
         source!("fused_mlp/operands.rs"),
         source!("fused_mlp/reference.rs"),
         source!("fused_mlp/inputs.rs"),
+        source!("fused_mlp/metal.rs"),
+        source!("fused_mlp/kernel.metal"),
+        source!("fused_swiglu/metal.rs"),
+        source!("metal/packed.metal"),
+        source!("launch.rs"),
         source!("fused_swiglu/reference.rs"),
         source!("fused_swiglu_f32/host.rs"),
         source!("gated.rs"),
@@ -53,15 +55,17 @@ static SPEC: Spec = Spec {
         source!("parallel.rs"),
         source!("draw.rs"),
     ],
-    metal: None,
-    mutants: &{
-        let [a, b, c, d, e, f, g, h, i] = SHARED_MUTANTS;
-        let sum = mutant("half_accumulator", "weights, products and sums rounded to bfloat16");
-        let hidden = mutant("hidden_rounded", "the hidden activations rounded to bfloat16");
-        let twice = mutant("residual_twice", "the residual added twice");
-        let forgotten = mutant("residual_forgotten", "the residual not added");
-        [a, b, c, d, e, f, g, h, i, sum, hidden, twice, forgotten]
-    },
+    metal: Some(metal::METAL),
+    mutants: &joined::<23>(&[
+        &SHARED_MUTANTS,
+        &[
+            mutant("half_accumulator", "weights, products and sums rounded to bfloat16"),
+            Mutant::both("hidden_rounded", "the hidden activations rounded to bfloat16"),
+            Mutant::both("residual_twice", "the residual added twice"),
+            Mutant::both("residual_forgotten", "the residual not added"),
+        ],
+        &metal::MUTANTS,
+    ]),
 };
 
 impl Candidate for FusedMlp {

@@ -1,6 +1,8 @@
 //! `silu(x · gateᵀ) · (x · upᵀ)`, every operation rounded where MLX's CPU backend rounds it.
 
 use super::ID;
+use mlx_parity_tensor::Dtype;
+
 use crate::affine::Packed;
 use crate::call::Out;
 use crate::error::KernelError;
@@ -12,7 +14,7 @@ use crate::lanes::{Simd, Task, Width};
 use crate::linear::{Exact, Loose, Projection, Rounded, columns};
 use crate::numbers::{Bf16, F16, F32, Format};
 
-/// What a rounded multiply-add costs, in fused ones.
+/// What a multiply-add costs that is rounded to a half behind each operation, in fused ones.
 const HEAVY: usize = 8;
 
 /// Computes a call.
@@ -36,7 +38,7 @@ fn swiglu<F: Format + Rounded>(
     let width = Width::choose(ID, how.path)?;
     let x = of.activations(how);
     let x = Matrix::new(&x, of.rows, of.gate.cols);
-    let work = of.work() * HEAVY;
+    let work = of.work() * if F::DTYPE == Dtype::F32 { 2 } else { HEAVY };
     columns(out, of.rows, of.gate.rows, work, how, |first| {
         let tile = Tile { format, x, gate: &of.gate, up: &of.up, first, how };
         width.run(tile)
@@ -82,7 +84,9 @@ impl<F: Format + Rounded> Tile<'_, F> {
         if float_sum || weight_once {
             let arithmetic = Loose { format: self.format, float_sum, weight_once };
             Projection { arithmetic, x, weights, first, tile: &mut tile, how }.run(simd);
-            tile.iter_mut().for_each(|x| *x = <F as Format>::round(*x));
+            for x in &mut tile {
+                *x = <F as Format>::round(*x);
+            }
         } else {
             let arithmetic = Exact(self.format);
             Projection { arithmetic, x, weights, first, tile: &mut tile, how }.run(simd);

@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::error::KernelError;
 use crate::gated::Gated;
 use crate::launch::{integer, threads};
-use crate::spec::{Metal, MetalLaunch, Source, source};
+use crate::spec::{Metal, MetalLaunch, Mutant, Source, source};
 
 /// The source that kernels with packed matrices share.
 pub(crate) const PACKED: Source = source!("metal/packed.metal");
@@ -34,6 +34,20 @@ pub(crate) const METAL: Metal = Metal {
     launch: |call| launch(ID, call, None),
 };
 
+/// The bugs of `kernel.metal` that the host source has no place for.
+pub(crate) const MUTANTS: [Mutant; 10] = [
+    Mutant::metal("codes_reversed", "codes of a word taken from the highest bits on"),
+    Mutant::metal("rows_unmasked", "rows of x that there are not, staged"),
+    Mutant::metal("weights_unmasked", "rows of the matrices that there are not, staged"),
+    Mutant::metal("width_unmasked", "results that there are not, summed"),
+    Mutant::metal("last_slice_dropped", "sums end one staged slice early"),
+    Mutant::metal("stale_tile", "the first slice of x staged for all"),
+    Mutant::metal("no_barrier", "the next slice staged while others read this one"),
+    Mutant::metal("lanes_not_summed", "one lane's part of a row's sum taken for the sum"),
+    Mutant::metal("sigmoid_only", "the sigmoid of the gate, without the gate"),
+    Mutant::metal("gate_in_bfloat", "the gate rounded to bfloat16 whatever the dtype"),
+];
+
 /// A launch; results are rounded to `steps`, or to the dtype of x.
 ///
 /// # Errors
@@ -44,7 +58,8 @@ pub(crate) fn launch(
     steps: Option<Dtype>,
 ) -> Result<MetalLaunch, KernelError> {
     let of = Gated::of(kernel, call)?;
-    let mut ints = packings(kernel, &[("GATE_BITS", "GATE_GROUP", of.gate), ("UP_BITS", "UP_GROUP", of.up)])?;
+    let mut ints =
+        packings(kernel, &[("GATE_BITS", "GATE_GROUP", of.gate), ("UP_BITS", "UP_GROUP", of.up)])?;
     let tiled = of.rows >= MANY;
     ints.push(("TILED", i32::from(tiled)));
     let width = of.gate.rows;

@@ -2,6 +2,7 @@
 
 mod host;
 pub(crate) mod inputs;
+pub(crate) mod metal;
 pub(crate) mod reference;
 
 use mlx_parity_tensor::Dtype;
@@ -11,7 +12,7 @@ use crate::candidate::{Candidate, Probe, ShapeClass, Trial};
 use crate::error::KernelError;
 use crate::gated::{self, Gated};
 use crate::how::How;
-use crate::spec::{Claim, Mutant, Spec, source};
+use crate::spec::{Claim, Mutant, Spec, joined, source};
 
 const ID: &str = "fused_swiglu";
 
@@ -22,15 +23,15 @@ pub(crate) const fn mutant(name: &'static str, what: &'static str) -> Mutant {
 
 /// The bugs that gated kernels share.
 pub(crate) const SHARED_MUTANTS: [Mutant; 9] = [
-    mutant("scale_off", "scales 1 % too large"),
-    mutant("bias_forgotten", "weights without their groups' biases"),
-    mutant("wrong_group", "each group with the scale and bias of its neighbour"),
+    Mutant::both("scale_off", "scales 1 % too large"),
+    Mutant::both("bias_forgotten", "weights without their groups' biases"),
+    Mutant::both("wrong_group", "each group with the scale and bias of its neighbour"),
     mutant("high_bit_lost", "the highest bit of each code masked off"),
     mutant("last_input_dropped", "sums end one input early"),
-    mutant("tail_skipped", "outputs beyond the last whole tile not written"),
+    Mutant::both("tail_skipped", "outputs beyond the last whole tile not written"),
     mutant("stale_row", "the last row of a partial block repeats the one before"),
     mutant("strides_ignored", "a view of x read as if it had no gaps"),
-    mutant("gate_up_swapped", "the activation on the wrong projection"),
+    Mutant::both("gate_up_swapped", "the activation on the wrong projection"),
 ];
 
 /// The kernel.
@@ -50,6 +51,10 @@ static SPEC: Spec = Spec {
         source!("fused_swiglu/host.rs"),
         source!("fused_swiglu/reference.rs"),
         source!("fused_swiglu/inputs.rs"),
+        source!("fused_swiglu/metal.rs"),
+        source!("fused_swiglu/kernel.metal"),
+        source!("metal/packed.metal"),
+        source!("launch.rs"),
         source!("gated.rs"),
         source!("linear.rs"),
         source!("gemm.rs"),
@@ -60,15 +65,16 @@ static SPEC: Spec = Spec {
         source!("parallel.rs"),
         source!("draw.rs"),
     ],
-    metal: None,
-    mutants: &{
-        let [a, b, c, d, e, f, g, h, i] = SHARED_MUTANTS;
-        let sum = mutant("float_accumulator", "products and sums stay in float32");
-        let weight =
-            mutant("weight_rounded_once", "weights rounded once, after the sum with the bias");
-        let silu = mutant("silu_unrounded", "silu not rounded before the product");
-        [a, b, c, d, e, f, g, h, i, sum, weight, silu]
-    },
+    metal: Some(metal::METAL),
+    mutants: &joined::<22>(&[
+        &SHARED_MUTANTS,
+        &[
+            mutant("float_accumulator", "products and sums stay in float32"),
+            mutant("weight_rounded_once", "weights rounded once, after the sum with the bias"),
+            mutant("silu_unrounded", "silu not rounded before the product"),
+        ],
+        &metal::MUTANTS,
+    ]),
 };
 
 impl Candidate for FusedSwiglu {

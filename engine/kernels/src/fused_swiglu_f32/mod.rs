@@ -1,16 +1,18 @@
 //! `silu(gate(x)) · up(x)` of two packed projections in float32, rounded once.
 
 pub(crate) mod host;
+mod metal;
 
 use mlx_parity_tensor::Dtype;
 
 use crate::call::{Call, Out};
 use crate::candidate::{Candidate, Probe, ShapeClass, Trial};
 use crate::error::KernelError;
+use crate::fused_swiglu::metal::MUTANTS;
 use crate::fused_swiglu::{SHARED_MUTANTS, inputs, mutant, reference};
 use crate::gated::{self, Gated};
 use crate::how::How;
-use crate::spec::{Claim, Spec, source};
+use crate::spec::{Claim, Spec, joined, source};
 
 const ID: &str = "fused_swiglu_f32";
 
@@ -31,6 +33,11 @@ static SPEC: Spec = Spec {
         source!("fused_swiglu_f32/host.rs"),
         source!("fused_swiglu/reference.rs"),
         source!("fused_swiglu/inputs.rs"),
+        source!("fused_swiglu/metal.rs"),
+        source!("fused_swiglu/kernel.metal"),
+        source!("fused_swiglu_f32/metal.rs"),
+        source!("metal/packed.metal"),
+        source!("launch.rs"),
         source!("gated.rs"),
         source!("linear.rs"),
         source!("dot.rs"),
@@ -42,12 +49,12 @@ static SPEC: Spec = Spec {
         source!("parallel.rs"),
         source!("draw.rs"),
     ],
-    metal: None,
-    mutants: &{
-        let [a, b, c, d, e, f, g, h, i] = SHARED_MUTANTS;
-        let sum = mutant("half_accumulator", "weights, products and sums rounded to bfloat16");
-        [a, b, c, d, e, f, g, h, i, sum]
-    },
+    metal: Some(metal::METAL),
+    mutants: &joined::<20>(&[
+        &SHARED_MUTANTS,
+        &[mutant("half_accumulator", "weights, products and sums rounded to bfloat16")],
+        &MUTANTS,
+    ]),
 };
 
 impl Candidate for FusedSwigluF32 {

@@ -73,13 +73,14 @@ impl Shr<u32> for U {
     }
 }
 
-/// `a * b + c`, fused where that is an instruction and not a call.
+/// `a * b + c`, fused where that is an instruction and not a call; elsewhere through float64, in which the product is
+/// exact, so that results are as good as the fused ones (and differ from them only where the sum was rounded twice).
 #[inline(always)]
 fn mul_add(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
         a.mul_add(b, c)
     } else {
-        a * b + c
+        (f64::from(a) * f64::from(b) + f64::from(c)) as f32
     }
 }
 
@@ -124,10 +125,6 @@ impl F32s for F {
     fn min(self, other: Self) -> Self {
         let smaller = |a: f32, b: f32| if a < b { a } else { b };
         Self(from_fn(|lane| smaller(self.0[lane], other.0[lane])))
-    }
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        Self(self.0.map(f32::sqrt))
     }
     #[inline(always)]
     fn bits(self) -> U {
@@ -180,10 +177,6 @@ impl U32s for U {
         *to = self.0;
     }
     #[inline(always)]
-    fn store_low(self, to: &mut [u16; LANES]) {
-        *to = self.0.map(|of| of as u16);
-    }
-    #[inline(always)]
     fn floats(self) -> F {
         F(self.0.map(f32::from_bits))
     }
@@ -194,10 +187,6 @@ impl U32s for U {
     #[inline(always)]
     fn shift_right(self, by: Self) -> Self {
         Self(from_fn(|lane| self.0[lane] >> (by.0[lane] & 31)))
-    }
-    #[inline(always)]
-    fn equal(self, other: Self) -> M {
-        mask(|lane| self.0[lane] == other.0[lane])
     }
 }
 
@@ -212,10 +201,6 @@ impl Mask for M {
     #[inline(always)]
     fn select_bits(self, yes: U, no: U) -> U {
         U(from_fn(|lane| (yes.0[lane] & self.0[lane]) | (no.0[lane] & !self.0[lane])))
-    }
-    #[inline(always)]
-    fn any(self) -> bool {
-        self.0.iter().any(|of| *of != 0)
     }
 }
 
@@ -240,10 +225,6 @@ impl Simd for Portable {
     #[inline(always)]
     fn load_bits(self, from: &[u32; LANES]) -> U {
         U(*from)
-    }
-    #[inline(always)]
-    fn load_u16(self, from: &[u16; LANES]) -> U {
-        U(from.map(u32::from))
     }
     #[inline(always)]
     fn load_f16(self, from: &[u16; LANES]) -> F {

@@ -56,14 +56,16 @@ struct Packed {
 #endif
   }
 
-  // Σ values[i] · w[row, column + i] over eight columns; `sum` is that of the values.
+  // Σ values[i] · w[row, column + i] over eight columns; `sum` is that of the values. Codes are counted from the middle
+  // of their range, near which the weights cancel: from 0 on, the two terms would be large and their sum small.
   float dot(const thread float* values, float sum, int row, int column) const {
+    constexpr float middle = float(1 << (BITS - 1));
     const ulong first = ulong(row) * ulong(columns) + ulong(column);
     float products = 0.0f;
     for (int i = 0; i < 8; i++) {
-      products += values[i] * code(first, i);
+      products += values[i] * (code(first, i) - middle);
     }
-    return products * scale(first) + sum * bias(first);
+    return products * scale(first) + sum * fma(middle, scale(first), bias(first));
   }
 
   // A tile of rows row … and columns column … as numbers of S; rows that there are not are zeros. By all THREADS,

@@ -13,12 +13,25 @@ pub struct Subject {
     pub candidate: &'static dyn Candidate,
     /// Whether a trial is small enough.
     pub fits: fn(&Trial) -> bool,
+    /// Whether the baseline rounds at every step, as its composed ops do on every backend, or its sums once.
+    pub rounds_steps: bool,
 }
 
 impl Subject {
     /// A candidate of the list.
     pub fn of(id: &str, fits: fn(&Trial) -> bool) -> Self {
-        Self { candidate: candidate(id).expect("a candidate of this id"), fits }
+        Self {
+            candidate: candidate(id).expect("a candidate of this id"),
+            fits,
+            rounds_steps: false,
+        }
+    }
+
+    /// The same beside a baseline that is the host's answer in the trial's own dtype: where no sums are made, MLX
+    /// rounds at the same places on every backend.
+    #[must_use]
+    pub const fn rounding_steps(self) -> Self {
+        Self { rounds_steps: true, ..self }
     }
 
     /// Its Metal kernel.
@@ -137,7 +150,7 @@ impl Subject {
     /// The host's float32 twin: float accumulation, to be rounded once, as MLX's composed Metal kernels accumulate.
     /// The composed path on the CPU would be too kind a baseline, for there half types are summed in half types.
     fn baseline(&self, trial: &Trial) -> Result<Vec<Vec<f64>>, String> {
-        let twin = widened(trial);
+        let twin = if self.rounds_steps { trial.clone() } else { widened(trial) };
         let call = twin.call();
         let results = self.candidate.results(&call).map_err(|error| error.to_string())?;
         let buffer =

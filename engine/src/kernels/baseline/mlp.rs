@@ -4,6 +4,7 @@ use mlx_rs::Array;
 
 use super::Lent;
 use crate::error::EngineError;
+use crate::grad::vjp;
 use crate::ops::{self, Affine};
 
 /// `silu(x gate^T) * (x up^T)` on affine-quantized matrices: `MLP` of `mlx_lm/models/llama.py` up to its last
@@ -38,4 +39,11 @@ pub(super) fn projected(of: &Lent<'_>, x: &Array, name: &str) -> Result<Array, E
         group_size: of.integer(&format!("{name}_group"))?,
     };
     ops::quantized_matmul(x, &part("w")?, &part("scales")?, &part("biases")?, packing)
+}
+
+/// Gradients of `gelu_approx(gate) * up` by both, by `mx.vjp`.
+pub(super) fn geglu_vjp(of: &Lent<'_>) -> Result<Vec<Array>, EngineError> {
+    let forward = |a: &[Array]| Ok(vec![ops::multiply(&ops::gelu_approx(&a[0])?, &a[1])?]);
+    let primals = [of.array("gate")?, of.array("up")?];
+    Ok(vjp(forward, &primals, &[of.array("cotangent")?])?.gradients)
 }

@@ -19,8 +19,11 @@ const BASELINES: &[(&str, Baseline)] = &[
     ("fused_swiglu_f32", mlp::swiglu),
     ("fused_mlp", mlp::mlp),
     ("fused_geglu", mlp::geglu),
+    ("fused_geglu_vjp", mlp::geglu_vjp),
+    ("fused_qkv_rope", attention::qkv_rope),
     ("fused_decode_sdpa", attention::decode_sdpa),
     ("flash_attention", attention::flash),
+    ("flash_attention_vjp", attention::flash_vjp),
 ];
 
 /// A call's operands as arrays, and its numbers.

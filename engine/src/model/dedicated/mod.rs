@@ -4,7 +4,7 @@ pub(super) mod diffusion_gemma;
 pub(super) mod gemma4;
 mod minicpm5;
 mod qwen3;
-mod qwen3_5;
+pub(super) mod qwen3_5;
 
 use super::ladder::Dedicated;
 

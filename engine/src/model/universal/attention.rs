@@ -122,15 +122,20 @@ impl Attention {
 
     /// [`Attention::turned_heads`] by one kernel.
     fn fused_heads(&self, x: &Array, offset: i32) -> Result<Option<[Array; 3]>, EngineError> {
-        if !sites::qkv_rope_wanted() || !matches!(self.inputs, Inputs::Separate(_)) {
+        if !sites::qkv_rope_wanted() {
             return Ok(None);
+        }
+        if !matches!(self.inputs, Inputs::Separate(_)) {
+            return sites::no_qkv_rope("one projection of all three");
         }
         let norms = match &self.qk_norm {
             None => None,
             Some((spec, [q, k])) => {
                 let by_head =
                     matches!(spec.place, QkPlace::BeforeTranspose | QkPlace::AfterTranspose);
-                let (Some(q), Some(k), true) = (q.rms(), k.rms(), by_head) else { return Ok(None) };
+                let (Some(q), Some(k), true) = (q.rms(), k.rms(), by_head) else {
+                    return sites::no_qkv_rope("other norms");
+                };
                 Some([q, k])
             }
         };

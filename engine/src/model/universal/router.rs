@@ -73,7 +73,7 @@ pub(crate) enum Gating {
 }
 
 /// Picked experts and their weights.
-pub(super) struct Picked {
+pub(in crate::model) struct Picked {
     /// `[.., picks]`, u32.
     pub experts: Array,
     /// `[.., picks]`.
@@ -82,7 +82,7 @@ pub(super) struct Picked {
 
 impl Choice {
     /// Picks `picks` experts; `correction` `[experts]` is added to what [`Choice::Grouped`] picks by.
-    pub(super) fn pick(
+    pub(in crate::model) fn pick(
         self,
         logits: &Array,
         correction: Option<&Array>,

@@ -3,7 +3,7 @@
 mod attention;
 mod gated_delta;
 mod layer;
-mod recurrence;
+pub(in crate::model) mod recurrence;
 
 use mlx_rs::{Array, Dtype};
 

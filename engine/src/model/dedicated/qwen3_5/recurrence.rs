@@ -10,22 +10,22 @@ use crate::error::EngineError;
 use crate::ops::{self, Axes, SliceAxis};
 
 /// The inputs of all positions of a call.
-pub(super) struct Inputs {
+pub(in crate::model) struct Inputs {
     /// `[batch, n, key_heads, key_dim]`.
-    pub(super) q: Array,
+    pub(in crate::model) q: Array,
     /// As `q`.
-    pub(super) k: Array,
+    pub(in crate::model) k: Array,
     /// `[batch, n, value_heads, value_dim]`.
-    pub(super) v: Array,
+    pub(in crate::model) v: Array,
     /// How much of the memory stays, `[batch, n, value_heads]`, f32.
-    pub(super) g: Array,
+    pub(in crate::model) g: Array,
     /// How much of the correction is written, `[batch, n, value_heads]`.
-    pub(super) beta: Array,
+    pub(in crate::model) beta: Array,
 }
 
 /// What the values are after each position, `[batch, n, value_heads, value_dim]` in q's dtype, and
 /// the memory after the last, `[batch, value_heads, value_dim, key_dim]` in f32.
-pub(super) fn run(inputs: &Inputs, memory: Array) -> Result<(Array, Array), EngineError> {
+pub(in crate::model) fn run(inputs: &Inputs, memory: Array) -> Result<(Array, Array), EngineError> {
     let repeats = inputs.v.dim(2) / inputs.k.dim(2);
     let (q, k) = (repeat_heads(&inputs.q, repeats)?, repeat_heads(&inputs.k, repeats)?);
     let mut memory = memory;
