@@ -42,19 +42,14 @@ struct Measured {
     process: Option<usize>,
 }
 
-fn measured(
-    hidden: &Array,
-    losses: impl Fn(&Array) -> Result<Array, EngineError>,
-) -> Measured {
+fn measured(hidden: &Array, losses: impl Fn(&Array) -> Result<Array, EngineError>) -> Measured {
     clear_cache().unwrap();
     // Linux forgets the peak of a process so far.
     let forgotten = fs::write("/proc/self/clear_refs", "5").is_ok();
     let (before, resident) = (active_memory().unwrap(), status("VmRSS:"));
     reset_peak_memory().unwrap();
     let (values, gradients) = scope(|scope| {
-        let mean = |inputs: &[Array]| {
-            Ok(vec![ops::mean(&losses(&inputs[0])?, Axes::All, false)?])
-        };
+        let mean = |inputs: &[Array]| Ok(vec![ops::mean(&losses(&inputs[0])?, Axes::All, false)?]);
         scope.value_and_grad(mean, &[0], &[hidden.clone()])
     })
     .unwrap();
