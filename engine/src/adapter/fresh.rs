@@ -47,7 +47,7 @@ impl Adapter {
         if let Some(keys) = &shape.keys {
             lora["keys"] = json!(keys);
         }
-        object.insert("lora_parameters".to_owned(), Value::from(lora));
+        object.insert("lora_parameters".to_owned(), lora);
         let file = ConfigFile::unwritten(PathBuf::from(CONFIG), object);
         let config = AdapterConfig::read(&file)?;
         let (folder, tensors, unfit) = (Path::new("").to_owned(), BTreeMap::new(), Vec::new());

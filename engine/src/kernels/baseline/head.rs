@@ -34,15 +34,14 @@ pub(super) fn cce_vjp(of: &Lent<'_>) -> Result<Vec<Array>, EngineError> {
 
 /// `[positions, classes]` in f32.
 fn logits(of: &Lent<'_>, hidden: &Array, weight: Option<&Array>) -> Result<Array, EngineError> {
-    let logits = match weight {
-        Some(weight) => ops::matmul(hidden, &ops::swap_axes(weight, -1, -2)?)?,
-        None => {
-            let part = |name: &str| of.array(name);
-            let packing = Affine { bits: of.integer("bits")?, group_size: of.integer("group")? };
-            let [w, scales, biases] =
-                [part("weight_w")?, part("weight_scales")?, part("weight_biases")?];
-            ops::quantized_matmul(hidden, &w, &scales, &biases, packing)?
-        }
+    let logits = if let Some(weight) = weight {
+        ops::matmul(hidden, &ops::swap_axes(weight, -1, -2)?)?
+    } else {
+        let part = |name: &str| of.array(name);
+        let packing = Affine { bits: of.integer("bits")?, group_size: of.integer("group")? };
+        let [w, scales, biases] =
+            [part("weight_w")?, part("weight_scales")?, part("weight_biases")?];
+        ops::quantized_matmul(hidden, &w, &scales, &biases, packing)?
     };
     ops::cast(&logits, Dtype::Float32)
 }
