@@ -76,9 +76,10 @@ fn main() {
     for row in ROWS {
         let Some((seconds, bytes, flops)) = kernel(&mut criterion, row) else { continue };
         let name = format!("{} {} {:?} {}", row.kernel, row.class, row.sizes, row.dtype);
-        let (rate, limit, unit) = match row.reads {
-            true => (bytes / seconds / 1e9, bandwidth, "GB/s"),
-            false => (flops / seconds / 1e9, arithmetic, "GFLOP/s"),
+        let (rate, limit, unit) = if row.reads {
+            (bytes / seconds / 1e9, bandwidth, "GB/s")
+        } else {
+            (flops / seconds / 1e9, arithmetic, "GFLOP/s")
         };
         let part = 100.0 * rate / limit;
         println!("{name}: {:.3} ms, {rate:.1} {unit}, {part:.0} % of {limit:.1}", seconds * 1e3);

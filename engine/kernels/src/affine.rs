@@ -51,6 +51,31 @@ pub fn pack(codes: &[u32], bits: u32) -> Vec<u32> {
     row
 }
 
+/// The first `codes.len()` codes of a row, as numbers.
+#[inline(always)]
+pub fn unpack(row: &[u32], bits: u32, codes: &mut [f32]) {
+    match bits {
+        2 => unpack_words::<2>(row, codes),
+        4 => unpack_words::<4>(row, codes),
+        8 => unpack_words::<8>(row, codes),
+        _ => {
+            for (index, to) in codes.iter_mut().enumerate() {
+                *to = code(row, bits, index) as f32;
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn unpack_words<const BITS: usize>(row: &[u32], codes: &mut [f32]) {
+    let per = 32 / BITS;
+    for (&word, to) in row.iter().zip(codes.chunks_mut(per)) {
+        for (index, to) in to.iter_mut().enumerate() {
+            *to = ((word >> (index * BITS)) & ((1 << BITS) - 1)) as f32;
+        }
+    }
+}
+
 /// A packed matrix `[rows, cols]`, lent.
 #[derive(Debug, Clone, Copy)]
 pub struct Packed<'a> {

@@ -54,7 +54,7 @@ impl Draw {
 
     /// A whole number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
-        ((self.bits() >> 32) * end as u64 >> 32) as usize
+        (((self.bits() >> 32) * end as u64) >> 32) as usize
     }
 
     /// Uniform in [0, 1).

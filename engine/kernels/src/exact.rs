@@ -13,6 +13,7 @@ const WHOLE: f32 = 12_582_912.0;
 
 /// `mx.exp` in f32: 2^n by the exponent, the rest by the polynomial of Cephes. 0 below -88 and infinite
 /// above 88.
+#[expect(clippy::approx_constant, reason = "MLX's, of seven digits")]
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     let scaled = x * 1.442_695_f32;

@@ -58,8 +58,6 @@ pub(crate) trait F32s:
     fn max(self, other: Self) -> Self;
     /// The smaller one, lane by lane; `other` where either is NaN.
     fn min(self, other: Self) -> Self;
-    /// Square roots.
-    fn sqrt(self) -> Self;
     /// Their bits.
     fn bits(self) -> Self::U;
     /// The nearest integers (ties to even) as `i32` bits; anything outside of `i32` is unspecified.
@@ -77,11 +75,6 @@ pub(crate) trait F32s:
     /// Lane `index[i] % 8` of the first eight lanes, in lane `i`.
     fn lookup(self, index: Self::U) -> Self;
 
-    /// Writes them as bfloat16, rounded to nearest, ties to even; NaN becomes `0x7fc0`.
-    #[inline(always)]
-    fn store_bf16(self, to: &mut [u16; LANES]) {
-        self.bits_bf16().store_low(to);
-    }
     /// Bits of the nearest bfloat16 in the low half of each lane, ties to even; NaN becomes `0x7fc0`.
     #[inline(always)]
     fn bits_bf16(self) -> Self::U {
@@ -102,12 +95,6 @@ pub(crate) trait F32s:
         self.store(&mut all);
         let len = to.len().min(LANES);
         to[..len].copy_from_slice(&all[..len]);
-    }
-    /// Without their signs.
-    #[inline(always)]
-    fn abs(self) -> Self {
-        let bits = self.bits();
-        (bits & bits.same(0x7fff_ffff)).floats()
     }
 }
 
@@ -131,16 +118,12 @@ pub(crate) trait U32s:
     fn same(self, of: u32) -> Self;
     /// Writes them.
     fn store(self, to: &mut [u32; LANES]);
-    /// Writes the low half of each.
-    fn store_low(self, to: &mut [u16; LANES]);
     /// The floats that have these bits.
     fn floats(self) -> Self::F;
     /// The numbers, as `i32`, in floats.
     fn to_f32(self) -> Self::F;
     /// Each lane shifted right by its own count, below 32.
     fn shift_right(self, by: Self) -> Self;
-    /// Where they are equal.
-    fn equal(self, other: Self) -> Self::M;
     /// The low four bits of each lane, in floats.
     #[inline(always)]
     fn low_nibbles(self) -> Self::F {
@@ -164,8 +147,6 @@ pub(crate) trait Mask: Copy {
     fn select(self, yes: Self::F, no: Self::F) -> Self::F;
     /// `yes` where it holds, `no` elsewhere.
     fn select_bits(self, yes: Self::U, no: Self::U) -> Self::U;
-    /// Whether it holds in any lane.
-    fn any(self) -> bool;
 }
 
 /// A set of instructions that this processor has.
@@ -187,8 +168,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn splat_bits(self, of: u32) -> Self::U;
     /// Sixteen numbers from memory.
     fn load_bits(self, from: &[u32; LANES]) -> Self::U;
-    /// Sixteen numbers from memory, widened with zeros.
-    fn load_u16(self, from: &[u16; LANES]) -> Self::U;
     /// Sixteen float16 from memory.
     fn load_f16(self, from: &[u16; LANES]) -> Self::F;
     /// Lane `j` of vector `i` goes to lane `i` of vector `j`.
@@ -196,11 +175,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// The first `count` lanes.
     fn first(self, count: usize) -> Self::M;
 
-    /// Sixteen bfloat16 from memory.
-    #[inline(always)]
-    fn load_bf16(self, from: &[u16; LANES]) -> Self::F {
-        (self.load_u16(from) << 16).floats()
-    }
     /// As many numbers as there are, up to sixteen; zeros behind them.
     #[inline(always)]
     fn load_first(self, from: &[f32]) -> Self::F {

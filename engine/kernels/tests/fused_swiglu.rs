@@ -55,14 +55,14 @@ fn trial(rows: usize, bits: usize, group: usize, dtype: Dtype) -> Trial {
 }
 
 fn bytes(kernel: &dyn Candidate, trial: &Trial, how: How) -> Vec<u8> {
-    let (dtype, shape) = kernel.results(&trial.call()).unwrap().remove(0);
-    let mut buffer = Buffer::zeros(dtype, shape.iter().product()).unwrap();
-    kernel.run(&trial.call(), how, &mut [buffer.out()]).unwrap();
-    buffer.to_host(&shape).unwrap().bytes().to_vec()
+    let (dtype, shape) = kernel.results(&trial.call()).expect("a call that it takes").remove(0);
+    let mut buffer = Buffer::zeros(dtype, shape.iter().product()).expect("a float dtype");
+    kernel.run(&trial.call(), how, &mut [buffer.out()]).expect("a call that it takes");
+    buffer.to_host(&shape).expect("its length").bytes().to_vec()
 }
 
 fn digest(dtype: Dtype, bits: usize, how: How) -> String {
-    let kernel = candidate("fused_swiglu").unwrap();
+    let kernel = candidate("fused_swiglu").expect("a candidate");
     let mut digest = Sha256::new();
     for group in [32, 64, 128] {
         for rows in [1, 5] {

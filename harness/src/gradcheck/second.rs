@@ -29,7 +29,8 @@ pub(super) fn check(
     for (slot, &operand) in subject.wrt().iter().enumerate() {
         let own = &operands[operand];
         let trial = Direction::signs(&mut source, own.len());
-        let differences = Differences::new(subject, operands, operand, (&trial, &weights), RESOLVED)?;
+        let differences =
+            Differences::new(subject, operands, operand, (&trial, &weights), RESOLVED)?;
         for number in 0..settings.projections {
             let direction = Direction::signs(&mut source, own.len());
             let tangents = tangents(subject, operands, slot, &direction)?;

@@ -130,7 +130,8 @@ impl Task for Block<'_> {
         let queries = self.scaled_queries(rows);
         let visible = self.visible(rows);
         let mut scores = vec![0.0; rows * KEYS];
-        let mut mixed = vec![0.0; rows * d];
+        let (mut mixed, mut part) = (vec![0.0; rows * d], vec![0.0; rows * d]);
+        let mut earlier = vec![1.0; rows];
         let mut seen = vec![Seen { most: f32::NEG_INFINITY, sum: 0.0 }; rows];
         let end = visible.iter().map(|(_, end)| *end).max().unwrap_or(0);
         let start = visible.iter().map(|(start, _)| *start).min().unwrap_or(0) / KEYS * KEYS;
@@ -144,12 +145,15 @@ impl Task for Block<'_> {
                 let scores = &mut scores[row * KEYS..][..KEYS];
                 self.hide(tile, visible[row], scores);
                 let by = weigh(simd, scores, &mut seen[row], how);
-                let by = if how.is("rescale_forgotten") { 1.0 } else { by };
-                mixed[row * d..][..d].iter_mut().for_each(|x| *x *= by);
+                earlier[row] = if how.is("rescale_forgotten") { 1.0 } else { by };
             }
             let stale = tile > start && end - tile <= KEYS && how.is("stale_tile");
             let values = if stale { tile - KEYS } else { tile };
-            self.mix(simd, Matrix::new(&scores, rows, KEYS), values, &mut mixed);
+            self.mix(simd, Matrix::new(&scores, rows, KEYS), values, &mut part);
+            let of_rows = mixed.chunks_exact_mut(d).zip(part.chunks_exact(d)).zip(&earlier);
+            for ((mixed, part), by) in of_rows {
+                mixed.iter_mut().zip(part).for_each(|(mixed, part)| *mixed = *mixed * by + part);
+            }
             if how.is("accumulator_bf16") {
                 for x in &mut mixed {
                     *x = Bf16::round(*x);
@@ -229,7 +233,8 @@ impl Block<'_> {
         scores[behind..].fill(f32::NEG_INFINITY);
     }
 
-    /// Adds the values from `tile` on, each times its weight.
+    /// The values from `tile` on, each times its weight. Each tile is summed by itself, so that rounding grows with the
+    /// tiles and the keys of one, not with all keys.
     #[inline(always)]
     fn mix<S: Simd>(&self, simd: S, weights: Matrix<'_>, tile: usize, mixed: &mut [f32]) {
         let d = self.of.width();
@@ -238,7 +243,7 @@ impl Block<'_> {
             let at = column / COLUMNS * panel + panel_len(tile);
             let values = &self.packed.values[at..][..panel_len(KEYS)];
             let cols = COLUMNS.min(d - column);
-            let mut to = Tile { data: &mut mixed[column..], cols, stride: d, add: true };
+            let mut to = Tile { data: &mut mixed[column..], cols, stride: d, add: false };
             product(simd, Fused, weights, values, &mut to);
         }
     }

@@ -84,5 +84,7 @@ fn join(parts: &[&[f32]], how: How, to: &mut [f32]) {
         whole += weight * head[1];
         to.iter_mut().zip(totals).for_each(|(to, total)| *to += weight * total);
     }
-    to.iter_mut().for_each(|to| *to /= whole);
+    for to in to {
+        *to /= whole;
+    }
 }

@@ -1,6 +1,7 @@
 // Gradients of gelu_approx(gate) · up for a cotangent: dup = cotangent · gelu_approx(g) and dgate = cotangent · up ·
 // gelu_approx′(g), where gelu_approx′ = 0.5 · (1 + t) + 0.5 · g · (1 - t²) · √(2/π) · (1 + 3 · 0.044715 · g²) and t is the
-// tangent of gelu_approx. Everything is a float and rounded once.
+// tangent of gelu_approx, of z: with e = exp(-2|z|), 0.5 · (1 + t) is 1 / (1 + e) or e / (1 + e), and 1 - t² is 4e / (1 + e)².
+// Everything is a float and rounded once.
 // gate, up, cotangent, dgate, dup of T and one shape. A thread makes EACH elements, THREADS apart.
 // Grid: THREADS · ceil(elements / (EACH · THREADS)); group: THREADS.
 constexpr uint EACH = 4;
@@ -32,7 +33,11 @@ for (uint i = 0; i < EACH; i++) {
 #endif
   // Beyond ten either way the tangent is 1 to the last bit of a float; cubes of larger numbers would overflow.
   const float within = g < -10.0f ? -10.0f : g > 10.0f ? 10.0f : g;
-  const float t = precise::tanh(SLOPE * (within + CUBE * within * within * within));
+  const float z = SLOPE * (within + CUBE * within * within * within);
+  // Of the exponential, not of the tangent near ±1, whose last bits the differences would magnify.
+  const float e = precise::exp(-2.0f * abs(z));
+  const float near_one = 1.0f / (1.0f + e);
+  const float half_of_both = z < 0.0f ? e * near_one : near_one;
 #if defined(MUTANT_three_forgotten)
   const float inner = SLOPE * (1.0f + CUBE * within * within);
 #elif defined(MUTANT_cube_forgotten)
@@ -41,21 +46,21 @@ for (uint i = 0; i < EACH; i++) {
   const float inner = SLOPE * (1.0f + 3.0f * CUBE * within * within);
 #endif
 #if defined(MUTANT_tangent_not_squared)
-  const float curve = 0.5f * g * (1.0f - t) * inner;
+  const float curve = within * (1.0f - half_of_both) * inner;
 #elif defined(MUTANT_curve_forgotten)
   const float curve = 0.0f;
 #else
-  const float curve = 0.5f * within * (1.0f - t * t) * inner;
+  const float curve = 2.0f * within * e * near_one * near_one * inner;
 #endif
-  const float derivative = 0.5f * (1.0f + t) + curve;
+  const float derivative = half_of_both + curve;
 #if defined(MUTANT_half_forgotten)
-  const float activated = g * (1.0f + t);
+  const float activated = 2.0f * g * half_of_both;
 #elif defined(MUTANT_dup_of_derivative)
   const float activated = derivative;
 #elif defined(MUTANT_needless_rounding)
-  const float activated = float(bfloat16_t(0.5f * g * (1.0f + t)));
+  const float activated = float(bfloat16_t(g * half_of_both));
 #else
-  const float activated = 0.5f * g * (1.0f + t);
+  const float activated = g * half_of_both;
 #endif
 #if defined(MUTANT_up_forgotten)
   const float by_gate = pulled * derivative;

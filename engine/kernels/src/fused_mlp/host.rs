@@ -20,7 +20,9 @@ pub(super) fn mlp(of: &Mlp<'_>, how: How) -> Result<Vec<f32>, KernelError> {
     let width = Width::choose(ID, how.path)?;
     let mut hidden = swiglu(ID, &of.gated, how)?;
     if how.is("hidden_rounded") {
-        hidden.iter_mut().for_each(|x| *x = <Bf16 as Format>::round(*x));
+        for x in &mut hidden {
+            *x = <Bf16 as Format>::round(*x);
+        }
     }
     let (rows, outputs) = (of.gated.rows, of.down.rows);
     let mut out = vec![0.0; rows * outputs];

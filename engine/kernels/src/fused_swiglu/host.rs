@@ -84,7 +84,9 @@ impl<F: Format + Rounded> Tile<'_, F> {
         if float_sum || weight_once {
             let arithmetic = Loose { format: self.format, float_sum, weight_once };
             Projection { arithmetic, x, weights, first, tile: &mut tile, how }.run(simd);
-            tile.iter_mut().for_each(|x| *x = <F as Format>::round(*x));
+            for x in &mut tile {
+                *x = <F as Format>::round(*x);
+            }
         } else {
             let arithmetic = Exact(self.format);
             Projection { arithmetic, x, weights, first, tile: &mut tile, how }.run(simd);

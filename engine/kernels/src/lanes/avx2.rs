@@ -1,5 +1,7 @@
 //! Lanes in two AVX2 registers.
 
+#![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "most names are intrinsics"))]
+
 use std::arch::x86_64::*;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Shl, Shr, Sub};
 
@@ -139,10 +141,6 @@ impl F32s for F {
         both!(Self, _mm256_min_ps, self.0, other.0)
     }
     #[inline(always)]
-    fn sqrt(self) -> Self {
-        both!(Self, _mm256_sqrt_ps, self.0)
-    }
-    #[inline(always)]
     fn bits(self) -> U {
         both!(U, _mm256_castps_si256, self.0)
     }
@@ -202,16 +200,6 @@ impl U32s for U {
         });
     }
     #[inline(always)]
-    fn store_low(self, to: &mut [u16; LANES]) {
-        let low = self & self.same(0xffff);
-        simd!({
-            // Packs within quarters: 0 of the first half, 0 of the second, 1 of the first, …
-            let packed = _mm256_packus_epi32(low.0[0], low.0[1]);
-            let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(packed);
-            _mm256_storeu_si256(to.as_mut_ptr().cast(), packed);
-        });
-    }
-    #[inline(always)]
     fn floats(self) -> F {
         both!(F, _mm256_castsi256_ps, self.0)
     }
@@ -222,10 +210,6 @@ impl U32s for U {
     #[inline(always)]
     fn shift_right(self, by: Self) -> Self {
         both!(Self, _mm256_srlv_epi32, self.0, by.0)
-    }
-    #[inline(always)]
-    fn equal(self, other: Self) -> M {
-        both!(M, _mm256_cmpeq_epi32, self.0, other.0)
     }
 }
 
@@ -240,13 +224,6 @@ impl Mask for M {
     #[inline(always)]
     fn select_bits(self, yes: U, no: U) -> U {
         both!(U, _mm256_blendv_epi8, no.0, yes.0, self.0)
-    }
-    #[inline(always)]
-    fn any(self) -> bool {
-        simd!({
-            let either = _mm256_or_si256(self.0[0], self.0[1]);
-            _mm256_testz_si256(either, either) == 0
-        })
     }
 }
 
@@ -275,14 +252,6 @@ impl Simd for Avx2 {
         U(simd!([_mm256_loadu_si256(at.cast()), _mm256_loadu_si256(at.add(8).cast())]))
     }
     #[inline(always)]
-    fn load_u16(self, from: &[u16; LANES]) -> U {
-        let at = from.as_ptr();
-        U(simd!([
-            _mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast())),
-            _mm256_cvtepu16_epi32(_mm_loadu_si128(at.add(8).cast())),
-        ]))
-    }
-    #[inline(always)]
     fn load_f16(self, from: &[u16; LANES]) -> F {
         let at = from.as_ptr();
         F(simd!([
@@ -306,6 +275,7 @@ impl Simd for Avx2 {
 }
 
 /// Exchanges rows and columns, in four blocks of eight by eight.
+#[expect(clippy::large_types_passed_by_value, reason = "the rows are in registers")]
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transpose(rows: [U; LANES]) -> [U; LANES] {

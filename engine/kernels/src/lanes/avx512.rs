@@ -1,9 +1,11 @@
 //! Lanes in one AVX-512 register.
 
+#![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "most names are intrinsics"))]
+
 use std::arch::x86_64::*;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Shl, Shr, Sub};
 
-use super::{F32s, LANES, Mask, Simd, Task, U32s, padded};
+use super::{F32s, LANES, Mask, Simd, Task, U32s};
 
 /// AVX-512 F, BW, DQ and VL, and what comes before them. One exists only where the processor has them.
 #[derive(Debug, Clone, Copy)]
@@ -129,10 +131,6 @@ impl F32s for F {
         Self(simd!(_mm512_min_ps(self.0, other.0)))
     }
     #[inline(always)]
-    fn sqrt(self) -> Self {
-        Self(simd!(_mm512_sqrt_ps(self.0)))
-    }
-    #[inline(always)]
     fn bits(self) -> U {
         U(simd!(_mm512_castps_si512(self.0)))
     }
@@ -192,10 +190,6 @@ impl U32s for U {
         simd!(_mm512_storeu_si512(to.as_mut_ptr().cast(), self.0));
     }
     #[inline(always)]
-    fn store_low(self, to: &mut [u16; LANES]) {
-        simd!(_mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(self.0)));
-    }
-    #[inline(always)]
     fn floats(self) -> F {
         F(simd!(_mm512_castsi512_ps(self.0)))
     }
@@ -206,10 +200,6 @@ impl U32s for U {
     #[inline(always)]
     fn shift_right(self, by: Self) -> Self {
         Self(simd!(_mm512_srlv_epi32(self.0, by.0)))
-    }
-    #[inline(always)]
-    fn equal(self, other: Self) -> M {
-        M(simd!(_mm512_cmpeq_epi32_mask(self.0, other.0)))
     }
     #[inline(always)]
     fn low_nibbles(self) -> F {
@@ -236,10 +226,6 @@ impl Mask for M {
     fn select_bits(self, yes: U, no: U) -> U {
         U(simd!(_mm512_mask_blend_epi32(self.0, no.0, yes.0)))
     }
-    #[inline(always)]
-    fn any(self) -> bool {
-        self.0 != 0
-    }
 }
 
 impl Simd for Avx512 {
@@ -265,10 +251,6 @@ impl Simd for Avx512 {
         U(simd!(_mm512_loadu_si512(from.as_ptr().cast())))
     }
     #[inline(always)]
-    fn load_u16(self, from: &[u16; LANES]) -> U {
-        U(simd!(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()))))
-    }
-    #[inline(always)]
     fn load_f16(self, from: &[u16; LANES]) -> F {
         F(simd!(_mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast()))))
     }
@@ -287,11 +269,14 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn load_bits_first(self, from: &[u32]) -> U {
-        self.load_bits(&padded(from))
+        // Only lanes that `from` has are read.
+        let from = (lanes(from.len()), from.as_ptr().cast());
+        U(simd!(_mm512_maskz_loadu_epi32(from.0, from.1)))
     }
 }
 
 /// Exchanges rows and columns: single numbers within quarters, then the quarters.
+#[expect(clippy::large_types_passed_by_value, reason = "the rows are in registers")]
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transpose(rows: [U; LANES]) -> [U; LANES] {

@@ -127,10 +127,6 @@ impl F32s for F {
         Self(from_fn(|lane| smaller(self.0[lane], other.0[lane])))
     }
     #[inline(always)]
-    fn sqrt(self) -> Self {
-        Self(self.0.map(f32::sqrt))
-    }
-    #[inline(always)]
     fn bits(self) -> U {
         U(self.0.map(f32::to_bits))
     }
@@ -181,10 +177,6 @@ impl U32s for U {
         *to = self.0;
     }
     #[inline(always)]
-    fn store_low(self, to: &mut [u16; LANES]) {
-        *to = self.0.map(|of| of as u16);
-    }
-    #[inline(always)]
     fn floats(self) -> F {
         F(self.0.map(f32::from_bits))
     }
@@ -195,10 +187,6 @@ impl U32s for U {
     #[inline(always)]
     fn shift_right(self, by: Self) -> Self {
         Self(from_fn(|lane| self.0[lane] >> (by.0[lane] & 31)))
-    }
-    #[inline(always)]
-    fn equal(self, other: Self) -> M {
-        mask(|lane| self.0[lane] == other.0[lane])
     }
 }
 
@@ -213,10 +201,6 @@ impl Mask for M {
     #[inline(always)]
     fn select_bits(self, yes: U, no: U) -> U {
         U(from_fn(|lane| (yes.0[lane] & self.0[lane]) | (no.0[lane] & !self.0[lane])))
-    }
-    #[inline(always)]
-    fn any(self) -> bool {
-        self.0.iter().any(|of| *of != 0)
     }
 }
 
@@ -241,10 +225,6 @@ impl Simd for Portable {
     #[inline(always)]
     fn load_bits(self, from: &[u32; LANES]) -> U {
         U(*from)
-    }
-    #[inline(always)]
-    fn load_u16(self, from: &[u16; LANES]) -> U {
-        U(from.map(u32::from))
     }
     #[inline(always)]
     fn load_f16(self, from: &[u16; LANES]) -> F {

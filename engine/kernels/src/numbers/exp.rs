@@ -7,7 +7,7 @@ const LOWEST: f32 = -87.336_54;
 /// Above this `exp` is infinite.
 const HIGHEST: f32 = 88.722_84;
 /// The high bits of ln 2: its product with an exponent is exact.
-const LN2_HIGH: f32 = 0.693_359_375;
+const LN2_HIGH: f32 = 355.0 / 512.0;
 /// What is missing to ln 2.
 const LN2_LOW: f32 = -2.121_944_4e-4;
 /// `(exp(r) - 1 - r) / r^2` on ±ln 2 / 2, highest power first (Cephes, `expf`).

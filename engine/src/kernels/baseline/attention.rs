@@ -1,6 +1,6 @@
 //! Attention.
 
-use mlx_rs::Array;
+use mlx_rs::{Array, Dtype};
 
 use super::Lent;
 use super::mlp::projected;
@@ -8,7 +8,7 @@ use crate::cache::causal_mask;
 use crate::error::EngineError;
 use crate::grad::vjp;
 use crate::ops::packed::{self, Mode, Packed};
-use crate::ops::{self, Affine, Mask, Periods, RopeOffset, Rotation, ScoreMask};
+use crate::ops::{self, Affine, Axes, Mask, Periods, RopeOffset, Rotation, ScoreMask};
 
 /// `quantized_scaled_dot_product_attention` of `mlx_lm/models/base.py` for one query a head, which sees
 /// the last `window` keys and the first `kept`.
@@ -75,7 +75,34 @@ pub(super) fn flash(of: &Lent<'_>) -> Result<Vec<Array>, EngineError> {
     let [queries, keys, values] = [of.array("queries")?, of.array("keys")?, of.array("values")?];
     let mask = mask(of, queries.dim(2), keys.dim(2))?;
     let scale = of.number("scale")? as f32;
-    Ok(vec![ops::scaled_dot_product_attention(&queries, &keys, &values, scale, &mask)?])
+    let mut results =
+        vec![ops::scaled_dot_product_attention(&queries, &keys, &values, scale, &mask)?];
+    if of.integer_or_zero("want_lse") != 0 {
+        results.push(log_sums(&queries, &keys, scale, &mask)?);
+    }
+    Ok(results)
+}
+
+/// The logarithm of each query's sum of exponentials, f32 `[batch, heads, n]`.
+fn log_sums(q: &Array, k: &Array, scale: f32, mask: &Mask) -> Result<Array, EngineError> {
+    let [batch, heads, count, d] = [0, 1, 2, 3].map(|axis| q.dim(axis));
+    let (kv_heads, seen) = (k.dim(1), k.dim(2));
+    let wide = |a: &Array| ops::cast(a, Dtype::Float32);
+    let q = ops::multiply(&wide(q)?, &ops::scalar(f64::from(scale), Dtype::Float32)?)?;
+    let q = ops::reshape(&q, &[batch, kv_heads, heads / kv_heads, count, d])?;
+    let k = ops::swap_axes(&ops::expand_dims(&wide(k)?, 2)?, -1, -2)?;
+    let mut scores = ops::matmul(&q, &k)?;
+    let allowed = match mask {
+        Mask::Full => None,
+        Mask::Causal => Some(causal_mask(count, seen - count, None)?),
+        Mask::Allowed(allowed) => Some(allowed.clone()),
+    };
+    if let Some(allowed) = allowed {
+        let never = ops::scalar(f64::NEG_INFINITY, Dtype::Float32)?;
+        scores = ops::select(&allowed, &scores, &never)?;
+    }
+    let sums = ops::logsumexp(&scores, Axes::Of(&[-1]), false)?;
+    ops::reshape(&sums, &[batch, heads, count])
 }
 
 /// The mask that a call's `causal` and `window` mean.

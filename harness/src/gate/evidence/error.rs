@@ -25,7 +25,7 @@ pub struct ErrorReport {
 /// Holds a result to its bounds (design §5): `rmse(c,o) ≤ m·rmse(b,o) + floor` and `max(c,o) ≤ 2·max(b,o) + floor`,
 /// as a whole and row by row (along the last axis), with m = 2 in f32 and 3 in half types, floor = 2 ulp of max|o|;
 /// and no bias: neither the mean of c − o nor its slope on o (an error of scale) is further from 0 than the
-/// baseline's by more than 4 standard errors.
+/// baseline's by more than 4 standard errors, where a row counts as one observation.
 ///
 /// Elements where c, b or o is not finite are left to E0.
 pub fn check(found: &HostTensor, baseline: &HostTensor, exact: &[f64]) -> ErrorReport {
@@ -36,7 +36,7 @@ pub fn check(found: &HostTensor, baseline: &HostTensor, exact: &[f64]) -> ErrorR
     let bounds = Bounds { times: times(dtype), floor: 2.0 * spacing(dtype, largest) };
     let whole = Errors::of(&c, &b, exact);
     let width = found.shape().last().copied().unwrap_or(1).max(1);
-    let bias = whole.bias(spacing(dtype, largest));
+    let bias = whole.bias(spacing(dtype, largest), width as f64);
     let breach = bounds.breach(&whole).or_else(|| {
         (!(bias <= SEEN)).then(|| format!("biased: {} standard errors off", short(bias)))
     });
@@ -119,12 +119,13 @@ impl Errors {
     }
 
     /// How far mean and slope are beyond the baseline's, in standard errors of as many errors like the baseline's, or
-    /// like one rounding at the largest value where that is more.
-    fn bias(&self, ulp: f64) -> f64 {
+    /// like one rounding at the largest value where that is more. The elements of a row, `width` of them, share roundings
+    /// (of a norm, of a sum of weights), so that a row counts once.
+    fn bias(&self, ulp: f64, width: f64) -> f64 {
         if self.count == 0.0 {
             return 0.0;
         }
-        let spread = self.baseline.rmse.max(ulp);
+        let spread = self.baseline.rmse.max(ulp) * width.sqrt();
         let beyond = |own: f64, baseline: f64, error: f64| {
             if error > 0.0 { ((own.abs() - baseline.abs()) / error).max(0.0) } else { 0.0 }
         };
