@@ -1,4 +1,4 @@
-//! AdamW (Loshchilov and Hutter, 2019), and the clipping of gradients, op for op as `mlx/optimizers`
+//! `AdamW` (Loshchilov and Hutter, 2019), and the clipping of gradients, op for op as `mlx/optimizers`
 //! composes them.
 
 use mlx_rs::{Array, Dtype};

@@ -67,11 +67,12 @@ fn answer(result: *mut mlx_vector_array, work: impl FnOnce() -> Result<Vec<Array
     let failure = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(outputs)) => {
             let handles: Vec<_> = outputs.iter().map(Array::as_ptr).collect();
-            // SAFETY: MLX hands over an empty vector of its own, which takes references to arrays that are
-            // alive here.
-            return unsafe {
-                mlx_sys::mlx_vector_array_append_data(*result, handles.as_ptr(), handles.len())
-            };
+            // SAFETY: MLX hands over a handle without a vector, which takes one of references to arrays that
+            // are alive here, and frees it.
+            unsafe {
+                *result = mlx_sys::mlx_vector_array_new_data(handles.as_ptr(), handles.len());
+            }
+            return 0;
         }
         Ok(Err(error)) => Failure::Error(error),
         Err(panic) => Failure::Panic(panic),

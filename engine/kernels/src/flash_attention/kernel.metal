@@ -39,7 +39,7 @@ constexpr float FACTOR = SCALE;
 #endif
 for (int i = mine; i < TILE * D; i += THREADS) {
   const int row = first + i / D;
-  staged[i] = row < length ? FACTOR * float(query[row * queries_strides[2] + i % D]) : 0.0f;
+  staged[i] = row < length ? float(query[row * queries_strides[2] + i % D]) : 0.0f;
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 simdgroup_matrix<float, 8, 8> left[DEPTH];
@@ -124,7 +124,7 @@ for (int tile = begin; tile < stop; tile += TILE) {
       visible[j] = key < end;
 #endif
       visible[j] = visible[j] && (!causal || key <= position) && (window == 0 || key > position - window);
-      highest = visible[j] ? max(highest, scores[row * TILE + j * 4 + lane % 4]) : highest;
+      highest = visible[j] ? max(highest, FACTOR * scores[row * TILE + j * 4 + lane % 4]) : highest;
     }
     highest = max(highest, simd_shuffle_xor(highest, 1));
     highest = max(highest, simd_shuffle_xor(highest, 2));
@@ -134,7 +134,7 @@ for (int tile = begin; tile < stop; tile += TILE) {
     float sum = 0.0f;
     for (int j = 0; j < TILE / 4; j++) {
       const int at = row * TILE + j * 4 + lane % 4;
-      const float weight = visible[j] ? exp(scores[at] - highest) : 0.0f;
+      const float weight = visible[j] ? exp(fma(FACTOR, scores[at], -highest)) : 0.0f;
 #if defined(MUTANT_half_weights)
       scores[at] = float(half(weight));
 #else
@@ -145,7 +145,7 @@ for (int tile = begin; tile < stop; tile += TILE) {
     sum += simd_shuffle_xor(sum, 1);
     sum += simd_shuffle_xor(sum, 2);
     const float keep = exp(best - highest);
-    whole = whole * keep + sum;
+    whole = fma(whole, keep, sum);
     best = highest;
 #if defined(MUTANT_rescale_forgotten)
     const float rescale = 1.0f;
@@ -175,21 +175,18 @@ for (int tile = begin; tile < stop; tile += TILE) {
 threadgroup_barrier(mem_flags::mem_threadgroup);
 const size_t rows = size_t(item * heads + head) * length;
 if (active) {
-  for (int j = 0; j < 2; j++) {
-    const int column = lane % 4 * 2 + j;
-    factors[own * 8 + lane / 4 * 8 + column] = column == lane / 4 ? 1.0f / whole : 0.0f;
-  }
-  simdgroup_barrier(mem_flags::mem_threadgroup);
-  simdgroup_load(factor, factors + own * 8, 8);
   for (int d = 0; d < DEPTH; d++) {
-    simdgroup_multiply(total[d], factor, total[d]);
     simdgroup_store(total[d], staged + own * D + d * 8, D);
+  }
+  // The sums of its rows, one of four lanes each.
+  if (lane % 4 == 0) {
+    factors[row] = whole;
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
   for (int i = lane; i < 8 * D; i += 32) {
     const int at = first + own + i / D;
     if (at < length) {
-      out[(rows + at) * D + i % D] = T(staged[own * D + i]);
+      out[(rows + at) * D + i % D] = T(staged[own * D + i] / factors[own + i / D]);
     }
   }
 }

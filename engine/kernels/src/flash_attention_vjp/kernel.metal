@@ -10,6 +10,8 @@ constexpr int SIMDGROUPS = TILE / 8;
 constexpr int THREADS = 32 * SIMDGROUPS;
 constexpr int DEPTH = D / 8;
 constexpr int STEPS = TILE / 8;
+// Sums over channels are made of so many, each over every CHAINS-th eight of them.
+constexpr int CHAINS = 4;
 threadgroup float near[TILE * D];
 threadgroup float far[TILE * D];
 threadgroup float weights[TILE * TILE];
@@ -69,6 +71,8 @@ simdgroup_matrix<float, 8, 8> near_total[DEPTH];
 simdgroup_matrix<float, 8, 8> far_total[DEPTH];
 simdgroup_matrix<float, 8, 8> right;
 simdgroup_matrix<float, 8, 8> part;
+simdgroup_matrix<float, 8, 8> parts[CHAINS];
+const simdgroup_matrix<float, 8, 8> identity(1.0f);
 {
   const device T* query = queries + item * queries_strides[0] + first_head * queries_strides[1];
   const device T* change = cotangent + item * cotangent_strides[0] + first_head * cotangent_strides[1];
@@ -139,23 +143,24 @@ for (int head = first_head; head < end_head; head++) {
         far[i] = row < end ? float(value_head[row * values_strides[2] + channel]) : 0.0f;
       }
     }
-    // What a query's row needs: its log of sums, and out · cotangent. Four threads a row.
-    if (for_keys || tile == begin) {
-      const int at = (for_keys ? tile : first) + mine / 4;
-      float delta = 0.0f;
-      for (int channel = mine % 4; at < length && channel < D; channel += 4) {
-        delta += float(result[at * out_strides[2] + channel]) * float(change[at * cotangent_strides[2] + channel]);
+    // What a query's row needs: its log of sums, and out · cotangent, summed in the order of the products of which it
+    // is taken, so that they cancel where a query sees one key.
+    if ((for_keys || tile == begin) && mine < TILE) {
+      const int at = (for_keys ? tile : first) + mine;
+      float delta[CHAINS] = {};
+      for (int channel = 0; at < length && channel < D; channel++) {
+        delta[channel / 8 % CHAINS] +=
+            float(result[at * out_strides[2] + channel]) * float(change[at * cotangent_strides[2] + channel]);
       }
-      delta += simd_shuffle_xor(delta, 1);
-      delta += simd_shuffle_xor(delta, 2);
-      if (mine % 4 == 0) {
+      for (int i = 1; i < CHAINS; i++) {
+        delta[0] += delta[i];
+      }
 #if defined(MUTANT_delta_forgotten)
-        deltas[mine / 4] = 0.0f;
+      deltas[mine] = 0.0f;
 #else
-        deltas[mine / 4] = delta;
+      deltas[mine] = delta[0];
 #endif
-        sums[mine / 4] = at < length ? lse[item * lse_strides[0] + head * lse_strides[1] + at * lse_strides[2]] : 0.0f;
-      }
+      sums[mine] = at < length ? lse[item * lse_strides[0] + head * lse_strides[1] + at * lse_strides[2]] : 0.0f;
     }
 #if defined(MUTANT_no_barrier)
     simdgroup_barrier(mem_flags::mem_threadgroup);
@@ -166,18 +171,28 @@ for (int head = first_head; head < end_head; head++) {
       continue;
     }
     for (int j = 0; j < steps; j++) {
-      part = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+      for (int i = 0; i < CHAINS; i++) {
+        parts[i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+      }
       for (int d = 0; d < DEPTH; d++) {
         simdgroup_load(right, near + j * 8 * D + d * 8, D, ulong2(0), true);
-        simdgroup_multiply_accumulate(part, near_rows[d], right, part);
+        simdgroup_multiply_accumulate(parts[d % CHAINS], near_rows[d], right, parts[d % CHAINS]);
       }
-      simdgroup_store(part, weights + own * TILE + j * 8, TILE);
-      part = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+      for (int i = 1; i < CHAINS; i++) {
+        simdgroup_multiply_accumulate(parts[0], identity, parts[i], parts[0]);
+      }
+      simdgroup_store(parts[0], weights + own * TILE + j * 8, TILE);
+      for (int i = 0; i < CHAINS; i++) {
+        parts[i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+      }
       for (int d = 0; d < DEPTH; d++) {
         simdgroup_load(right, far + j * 8 * D + d * 8, D, ulong2(0), true);
-        simdgroup_multiply_accumulate(part, far_rows[d], right, part);
+        simdgroup_multiply_accumulate(parts[d % CHAINS], far_rows[d], right, parts[d % CHAINS]);
       }
-      simdgroup_store(part, gradients + own * TILE + j * 8, TILE);
+      for (int i = 1; i < CHAINS; i++) {
+        simdgroup_multiply_accumulate(parts[0], identity, parts[i], parts[0]);
+      }
+      simdgroup_store(parts[0], gradients + own * TILE + j * 8, TILE);
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
     for (int column = lane % 4; column < steps * 8; column += 4) {
@@ -198,14 +213,10 @@ for (int head = first_head; head < end_head; head++) {
 #if defined(MUTANT_max_not_subtracted)
       const float weight = visible ? exp(FACTOR * weights[at]) : 0.0f;
 #else
-      const float weight = visible ? exp(FACTOR * weights[at] - sums[query_at]) : 0.0f;
+      const float weight = visible ? exp(fma(FACTOR, weights[at], -sums[query_at])) : 0.0f;
 #endif
       weights[at] = weight;
-#if defined(MUTANT_scale_forgotten)
       gradients[at] = weight * (gradients[at] - deltas[query_at]);
-#else
-      gradients[at] = weight * (gradients[at] - deltas[query_at]) * FACTOR;
-#endif
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
     for (int j = 0; j < steps; j++) {
@@ -242,11 +253,16 @@ if (active) {
       continue;
     }
     const size_t place = (start + at) * D + i % D;
+#if defined(MUTANT_scale_forgotten)
+    const float scaled = near[own * D + i];
+#else
+    const float scaled = near[own * D + i] * FACTOR;
+#endif
     if (for_keys) {
-      dk[place] = T(near[own * D + i]);
+      dk[place] = T(scaled);
       dv[place] = T(far[own * D + i]);
     } else {
-      dq[place] = T(near[own * D + i]);
+      dq[place] = T(scaled);
     }
   }
 }

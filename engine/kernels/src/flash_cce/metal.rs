@@ -69,6 +69,13 @@ impl Head {
             defines.push(("PACKED", "1".to_owned()));
             dtype = call.operand(kernel, "weight_scales")?.data.dtype();
             bits = integer(kernel, call.param(kernel, "bits")? as usize)?;
+            if !matches!(bits, 2 | 4 | 8) {
+                return Err(KernelError::Unsupported {
+                    kernel,
+                    found: format!("codes of {bits} bits"),
+                    wanted: "codes that no word cuts: 2, 4 or 8".to_owned(),
+                });
+            }
             group = integer(kernel, call.param(kernel, "group")? as usize)?;
         }
         for name in ["hidden", if packed { "weight_scales" } else { "weight" }] {

@@ -3,6 +3,7 @@
 pub(crate) mod call;
 mod host;
 pub(crate) mod inputs;
+pub(crate) mod metal;
 pub(crate) mod reference;
 
 use mlx_parity_tensor::Dtype;
@@ -39,6 +40,10 @@ static SPEC: Spec = Spec {
         source!("flash_cce/host.rs"),
         source!("flash_cce/reference.rs"),
         source!("flash_cce/inputs.rs"),
+        source!("flash_cce/metal.rs"),
+        source!("flash_cce/header.metal"),
+        source!("flash_cce/kernel.metal"),
+        source!("launch.rs"),
         source!("gemm.rs"),
         source!("affine.rs"),
         source!("widen.rs"),
@@ -47,21 +52,23 @@ static SPEC: Spec = Spec {
         source!("parallel.rs"),
         source!("draw.rs"),
     ],
-    metal: None,
+    metal: Some(metal::METAL),
     mutants: &[
-        host("ignored_counted", "positions without a target have a loss"),
-        host("max_not_subtracted", "exponentials of logits as they are"),
-        host("rescale_forgotten", "sums kept as they are when the maximum grows"),
-        host("chunk_dropped", "the last chunk of classes left out"),
-        host("tail_unmasked", "columns behind the last class counted as classes"),
-        host("last_class_dropped", "the last class left out of the sum"),
-        host("first_class_dropped", "the first class left out of the sum"),
-        host("target_off_by_one", "the logit of the class behind the target"),
-        host("stale_tile", "the last tile holds the logits of the one before"),
-        host("wrong_group", "each group with the scale and bias of its neighbour"),
-        host("bias_forgotten", "weights without their groups' biases"),
-        host("lse_without_max", "logarithms of sums without the maximum"),
+        Mutant::both("ignored_counted", "positions without a target have a loss"),
+        Mutant::both("max_not_subtracted", "exponentials of logits as they are"),
+        Mutant::both("rescale_forgotten", "sums kept as they are when the maximum grows"),
+        Mutant::both("chunk_dropped", "the last chunk of classes left out"),
+        Mutant::both("tail_unmasked", "columns behind the last class counted as classes"),
+        Mutant::both("last_class_dropped", "the last class left out of the sum"),
+        Mutant::both("first_class_dropped", "the first class left out of the sum"),
+        Mutant::both("target_off_by_one", "the logit of the class behind the target"),
+        Mutant::both("stale_tile", "the last tile holds the logits of the one before"),
+        Mutant::both("wrong_group", "each group with the scale and bias of its neighbour"),
+        Mutant::both("bias_forgotten", "weights without their groups' biases"),
+        Mutant::both("lse_without_max", "logarithms of sums without the maximum"),
         host("needless_rounding", "logits rounded to bfloat16"),
+        Mutant::metal("depth_tail_dropped", "the last slice of columns left out of the logits"),
+        Mutant::metal("no_barrier", "a slice is read before it is whole"),
     ],
 };
 

@@ -87,7 +87,7 @@ for (int chunk = 0; chunk < stop; chunk += COLUMNS) {
     if (position < count && label < known) {
       const int target = targets[position];
 #if defined(MUTANT_max_not_subtracted)
-      slope = exp(gradient[i]);
+      slope = exp(gradient[i]) / exp(lse[position]);
 #else
       slope = exp(gradient[i] - lse[position]);
 #endif

@@ -3,6 +3,7 @@
 mod call;
 mod host;
 mod inputs;
+mod metal;
 
 use mlx_parity_tensor::Dtype;
 
@@ -15,7 +16,7 @@ use crate::flash_cce::inputs::SIZES;
 use crate::flash_cce::{host as mutant, reference};
 use crate::gated::DTYPES;
 use crate::how::How;
-use crate::spec::{Claim, Spec, source};
+use crate::spec::{Claim, Mutant, Spec, source};
 
 const ID: &str = "flash_cce_vjp";
 
@@ -39,10 +40,15 @@ static SPEC: Spec = Spec {
         source!("flash_cce_vjp/call.rs"),
         source!("flash_cce_vjp/host.rs"),
         source!("flash_cce_vjp/inputs.rs"),
+        source!("flash_cce_vjp/metal.rs"),
+        source!("flash_cce_vjp/kernel.metal"),
         source!("flash_cce/mod.rs"),
         source!("flash_cce/call.rs"),
         source!("flash_cce/reference.rs"),
         source!("flash_cce/inputs.rs"),
+        source!("flash_cce/metal.rs"),
+        source!("flash_cce/header.metal"),
+        source!("launch.rs"),
         source!("gemm.rs"),
         source!("affine.rs"),
         source!("widen.rs"),
@@ -51,23 +57,34 @@ static SPEC: Spec = Spec {
         source!("parallel.rs"),
         source!("draw.rs"),
     ],
-    metal: None,
+    metal: Some(metal::METAL),
     mutants: &[
-        mutant("ignored_counted", "positions without a target have gradients"),
-        mutant("target_forgotten", "probabilities without the one taken off at the target"),
-        mutant("target_off_by_one", "the one taken off behind the target"),
-        mutant("cotangent_forgotten", "gradients of the sum of losses, whatever the cotangent"),
-        mutant("chunk_dropped", "the last chunk of classes left out"),
-        mutant("last_class_dropped", "the last class left out"),
-        mutant("stale_tile", "the last chunk uses the weights of the one before"),
-        mutant("max_not_subtracted", "exponentials of logits, divided by that of the logsumexp"),
+        Mutant::both("ignored_counted", "positions without a target have gradients"),
+        Mutant::both("target_forgotten", "probabilities without the one taken off at the target"),
+        Mutant::both("target_off_by_one", "the one taken off behind the target"),
+        Mutant::both(
+            "cotangent_forgotten",
+            "gradients of the sum of losses, whatever the cotangent",
+        ),
+        Mutant::both("chunk_dropped", "the last chunk of classes left out"),
+        Mutant::both("last_class_dropped", "the last class left out"),
+        Mutant::both("stale_tile", "the last chunk uses the weights of the one before"),
+        Mutant::both(
+            "max_not_subtracted",
+            "exponentials of logits, divided by that of the logsumexp",
+        ),
         mutant("needless_rounding", "logits rounded to bfloat16"),
         mutant(
             "mean_taken",
             "gradients divided by the number of positions, which is the caller's to do",
         ),
-        mutant("wrong_group", "each group with the scale and bias of its neighbour"),
-        mutant("bias_forgotten", "weights without their groups' biases"),
+        Mutant::both("wrong_group", "each group with the scale and bias of its neighbour"),
+        Mutant::both("bias_forgotten", "weights without their groups' biases"),
+        Mutant::metal(
+            "dweight_transposed",
+            "the gradient by weights takes blocks of the logits' gradient for their transposes",
+        ),
+        Mutant::metal("no_barrier", "a tile is read before it is whole"),
     ],
 };
 

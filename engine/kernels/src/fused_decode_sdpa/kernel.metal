@@ -91,7 +91,8 @@ for (int i = oldest + simdgroup; i < visible; i += SIMDGROUPS) {
     const float bias = float(key_biases[key * keys_biases_strides[2] + group]);
 #endif
     for (int j = 0; j < UNIT; j++) {
-      score += query[pass * UNIT + j] * (scale * float((codes >> (j * BITS)) & MASK) + bias);
+      const float value = fma(scale, float((codes >> (j * BITS)) & MASK), bias);
+      score = fma(query[pass * UNIT + j], value, score);
     }
   }
 #if defined(MUTANT_scale_off)
@@ -120,15 +121,15 @@ for (int i = oldest + simdgroup; i < visible; i += SIMDGROUPS) {
     const float scale = float(value_scales[key * values_scales_strides[2] + group]);
     const float bias = float(value_biases[key * values_biases_strides[2] + group]);
     for (int j = 0; j < UNIT; j++) {
-      const float value = scale * float((codes >> (j * BITS)) & MASK) + bias;
+      const float value = fma(scale, float((codes >> (j * BITS)) & MASK), bias);
 #if defined(MUTANT_half_accumulator)
-      total[pass * UNIT + j] = float(T(total[pass * UNIT + j] * keep + weight * value));
+      total[pass * UNIT + j] = float(T(fma(weight, value, total[pass * UNIT + j] * keep)));
 #else
-      total[pass * UNIT + j] = total[pass * UNIT + j] * keep + weight * value;
+      total[pass * UNIT + j] = fma(weight, value, total[pass * UNIT + j] * keep);
 #endif
     }
   }
-  whole = whole * keep + weight;
+  whole = fma(whole, keep, weight);
   best = higher;
 }
 if (lane == 0) {
@@ -163,8 +164,8 @@ for (int channel = mine; channel < D; channel += THREADS) {
 #else
     const float part = exp(maxima[i] - peak);
 #endif
-    sum += sums[i] * part;
-    value += totals[i * D + channel] * part;
+    sum = fma(sums[i], part, sum);
+    value = fma(totals[i * D + channel], part, value);
   }
   out[(item * heads + head) * D + channel] = T(value / sum);
 }
