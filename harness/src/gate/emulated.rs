@@ -16,7 +16,7 @@ use mlx_parity_tensor::{Dtype, HostTensor};
 
 use super::{
     bank::Composed,
-    case::{GateCase, GateRow, replay_line},
+    case::{GateCase, GateRow},
     evidence::{error, probes, sanity, twin},
     memory::Answer,
     mutants::{self, MutantReport},
@@ -162,6 +162,8 @@ struct Tried {
 enum Part {
     /// A size of the lattice.
     Lattice,
+    /// A size of the lattice in a float32 cell, which is its own twin.
+    Single,
     /// A size of the lattice in float32.
     Twin,
     /// A probe.
@@ -207,7 +209,7 @@ pub fn weigh(
     let mut rows: Vec<GateRow> = kinds
         .iter()
         .filter(|kind| **kind != Evidence::Power)
-        .map(|kind| row(case, *kind, &tallies))
+        .map(|kind| row(*kind, &tallies))
         .collect();
     if with_mutants {
         let names = spec.mutants.iter().filter(|mutant| mutant.metal);
@@ -231,14 +233,13 @@ pub fn weigh(
 
 type Tallies = [Tally; 6];
 
-fn row(case: &GateCase, kind: Evidence, tallies: &Tallies) -> GateRow {
+fn row(kind: Evidence, tallies: &Tallies) -> GateRow {
     let tally = &tallies[kind as usize];
     let count = tally.count;
     match &tally.breach {
         Some(breach) => {
             let what = format!("{}: {}", breach.trial, breach.what);
-            let mut row = GateRow::new(kind, Verdict::Failed, what);
-            row
+            GateRow::new(kind, Verdict::Failed, what)
         }
         None if count == 0 => GateRow::new(kind, Verdict::NotApplicable, "no such trial"),
         None => {
@@ -332,6 +333,10 @@ fn one(emulated: &Emulated<'_>, of: &Tried, tallies: &mut Tallies) -> Result<(),
             match of.part {
                 Part::Lattice => saw(Evidence::Error, far),
                 Part::Twin => saw(Evidence::Twin, twin),
+                Part::Single => {
+                    saw(Evidence::Error, far);
+                    saw(Evidence::Twin, twin);
+                }
                 Part::Probe => saw(Evidence::Probes, far),
             }
         }
@@ -351,9 +356,10 @@ fn tried(
         let probe = |trial| Probe { trial, expected: Expected::Reference };
         smallest(candidate, class.lattice.iter().map(trial).map(probe).collect())
     };
-    let twins = candidate.spec().dtypes.contains(&Dtype::F32);
+    let half = dtype != Dtype::F32;
+    let twins = half && candidate.spec().dtypes.contains(&Dtype::F32);
     let parts = [
-        (Part::Lattice, lattice(dtype)),
+        (if half { Part::Lattice } else { Part::Single }, lattice(dtype)),
         (Part::Twin, if twins { lattice(Dtype::F32) } else { Vec::new() }),
         (Part::Probe, smallest(candidate, candidate.probes(class, dtype))),
     ];
