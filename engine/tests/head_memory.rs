@@ -50,7 +50,7 @@ fn measured(hidden: &Array, losses: impl Fn(&Array) -> Result<Array, EngineError
     reset_peak_memory().unwrap();
     let (values, gradients) = scope(|scope| {
         let mean = |inputs: &[Array]| Ok(vec![ops::mean(&losses(&inputs[0])?, Axes::All, false)?]);
-        scope.value_and_grad(mean, &[0], &[hidden.clone()])
+        scope.value_and_grad(mean, &[0], std::slice::from_ref(hidden))
     })
     .unwrap();
     ops::eval(values.iter().chain(&gradients)).unwrap();

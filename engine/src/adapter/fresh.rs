@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::{Adapter, AdapterConfig, CONFIG};
 use crate::config::ConfigFile;
@@ -47,7 +47,7 @@ impl Adapter {
         if let Some(keys) = &shape.keys {
             lora["keys"] = json!(keys);
         }
-        object.insert("lora_parameters".to_owned(), Value::from(lora));
+        object.insert("lora_parameters".to_owned(), lora);
         let file = ConfigFile::unwritten(PathBuf::from(CONFIG), object);
         let config = AdapterConfig::read(&file)?;
         let (folder, tensors, unfit) = (Path::new("").to_owned(), BTreeMap::new(), Vec::new());
