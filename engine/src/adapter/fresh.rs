@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::{Adapter, AdapterConfig, CONFIG};
 use crate::config::ConfigFile;

@@ -102,7 +102,7 @@ impl AdamWOptions {
         if let Some(beta) = self.betas.into_iter().find(|beta| !(0.0..1.0).contains(beta)) {
             return refused("betas", beta, "numbers in [0, 1)");
         }
-        if !(self.eps >= 0.0) {
+        if self.eps.is_nan() || self.eps < 0.0 {
             return refused("eps", self.eps, "at least 0");
         }
         Ok(())

@@ -53,13 +53,11 @@ impl<F: ?Sized> Shelf<F> {
 /// Runs a call of MLX that may call a Rust function, and gives back what that failed with.
 pub(super) fn calling(name: &'static str, call: impl FnOnce() -> c_int) -> Result<()> {
     FAILURE.take();
-    let status = raw::status(name, |_| call());
-    match (status, FAILURE.take()) {
-        (Ok(()), _) => Ok(()),
-        (Err(_), Some(Failure::Error(error))) => Err(error),
-        (Err(_), Some(Failure::Panic(panic))) => resume_unwind(panic),
-        (Err(error), None) => Err(error),
-    }
+    raw::status(name, |_| call()).map_err(|thrown| match FAILURE.take() {
+        Some(Failure::Error(error)) => error,
+        Some(Failure::Panic(panic)) => resume_unwind(panic),
+        None => thrown,
+    })
 }
 
 /// Answers a call of MLX: no panic may cross it.
