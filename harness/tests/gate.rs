@@ -1,8 +1,6 @@
 //! `mlx-parity gate` and `ledger` as people meet them: a kernel that does not exist, a ledger that must not be believed,
 //! a run that is killed.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod support;
 
 use std::fs;
@@ -12,7 +10,6 @@ use support::Project;
 
 const HELD: i32 = 0;
 const USAGE: i32 = 2;
-const MISMATCH: i32 = 100;
 const STALE: i32 = 101;
 
 #[rstest]

@@ -214,10 +214,9 @@ impl Case {
             Kind::Replay(replay) => &replay.oracle,
             Kind::Denoise(denoise) => &denoise.oracle,
             Kind::Deviation(_) => "mlx-lm",
-            Kind::Op(_) => "ref64",
+            Kind::Op(_) | Kind::Gate(_) => "ref64",
             Kind::Trajectory(_) | Kind::Meta(_) => OWN,
             Kind::Metal(metal) => metal.oracle_name(),
-            Kind::Gate(_) => "ref64",
             Kind::Vjp(_) => DIFFERENCES,
         }
     }

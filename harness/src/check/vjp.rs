@@ -18,13 +18,12 @@ pub fn run(job: &Job, emit: &mut dyn FnMut(Row)) {
     let Kind::Vjp(case) = &job.case.kind else { return };
     for (point, id) in case.points().iter().zip(job.case.checks()) {
         let started = Instant::now();
-        let row = match one(case, point) {
-            Some(checked) => judged(job, id, checked),
-            None => {
-                let message = "this build has no engine".to_owned();
-                let kind = NotRunKind::Unsupported;
-                check::row(job, id, Outcome::NotRun { kind, message })
-            }
+        let row = if let Some(checked) = one(case, point) {
+            judged(job, id, checked)
+        } else {
+            let message = "this build has no engine".to_owned();
+            let kind = NotRunKind::Unsupported;
+            check::row(job, id, Outcome::NotRun { kind, message })
         };
         emit(Row { elapsed_ms: started.elapsed().as_secs_f64() * 1e3, ..row });
     }
@@ -40,6 +39,10 @@ fn judged(job: &Job, id: String, checked: Checked) -> Row {
 }
 
 /// One point; none where only the engine could answer and there is none.
+#[cfg_attr(
+    feature = "engine",
+    expect(clippy::unnecessary_wraps, reason = "without the engine there may be none")
+)]
 fn one(case: &VjpCase, point: &Point) -> Option<Checked> {
     match point {
         Point::Kernel { kernel, class, sizes } => Some(fused(case, point, kernel, class, sizes)),

@@ -28,7 +28,6 @@ use crate::{
 /// A cell is a kernel on a backend, chip and version of MLX, in a dtype and a class of shapes, of given sources. Exits
 /// 100 where a kernel is rejected. Decisions wait in goldens/ledger.toml.new until `mlx-parity ledger accept`.
 #[derive(Debug, Clone, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
     /// Kernels by their ids [default: all]
     #[arg(value_name = "KERNEL")]
@@ -98,7 +97,8 @@ pub fn run(common: &Common, args: &Args) -> Result {
     let failed = |error: runner::GateError| Failure::new(error.exit(), error);
     if let Some(cell) = &args.explain {
         let base = args.record.clone().unwrap_or_else(|| root.record());
-        return explain(&base, runner::recorded(&root, &options, cell).map_err(failed)?, cell);
+        let found = runner::recorded(&root, &options, cell).map_err(failed)?;
+        return explain(&base, &found, cell);
     }
     let mut screen = Screen { format: args.format, bar: ProgressBar::hidden() };
     let gated = gate(&root, &options, &mut screen).map_err(failed)?;
@@ -136,7 +136,7 @@ fn propose(store: &Store, gated: &Gated, tell: bool) -> Result<()> {
     Ok(())
 }
 
-fn explain(base: &std::path::Path, found: Vec<(PathBuf, Decided)>, cell: &str) -> Result {
+fn explain(base: &std::path::Path, found: &[(PathBuf, Decided)], cell: &str) -> Result {
     if found.is_empty() {
         let base = base.display();
         return Err(Failure::new(
@@ -144,7 +144,7 @@ fn explain(base: &std::path::Path, found: Vec<(PathBuf, Decided)>, cell: &str) -
             anyhow::anyhow!("no run in {base} has a cell `{cell}`; run `mlx-parity gate`"),
         ));
     }
-    for (record, decided) in &found {
+    for (record, decided) in found {
         say(format_args!("{}\nrecord  {}\n", card::explain(decided), record.display()));
     }
     Ok(ExitCode::Held)

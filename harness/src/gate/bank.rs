@@ -134,11 +134,14 @@ fn draws(class: &ShapeClass, effort: Effort) -> Vec<(&'static [usize], u64)> {
     }
 }
 
+/// A trial in float32, and its results in float64.
+type Twin = (Trial, Vec<Vec<f64>>);
+
 fn twins(
     candidate: &dyn Candidate,
     class: &ShapeClass,
     drawn: &[(&'static [usize], u64)],
-) -> Result<Vec<(Trial, Vec<Vec<f64>>)>, String> {
+) -> Result<Vec<Twin>, String> {
     if !candidate.spec().dtypes.contains(&Dtype::F32) {
         return Ok(Vec::new());
     }

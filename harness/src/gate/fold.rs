@@ -116,7 +116,7 @@ fn one(
 fn weaken(row: &mut GateRow, why: &str) {
     if row.verdict() == Verdict::Held && matches!(row.evidence.as_str(), "E2" | "E7" | "E9" | "E10")
     {
-        row.verdict = Verdict::Weak.word().to_owned();
+        Verdict::Weak.word().clone_into(&mut row.verdict);
         row.what += &format!(" ({why})");
     }
 }

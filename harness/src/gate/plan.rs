@@ -198,7 +198,7 @@ impl<'a> Planner<'a> {
         let mut absent = Vec::new();
         if !trials_only {
             let mut tasks = Vec::new();
-            for found in self.tasks(&cell)? {
+            for found in self.tasks(&cell) {
                 match found {
                     Ok(task) => tasks.push(task),
                     Err(why) => absent.push(why),
@@ -229,7 +229,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The models of a cell, or why one is not here.
-    fn tasks(&self, cell: &Cell) -> Result<Vec<Result<ModelTask, String>>, PlanError> {
+    fn tasks(&self, cell: &Cell) -> Vec<Result<ModelTask, String>> {
         let fits = |of: &&WireModels| {
             of.kernels.contains(&cell.kernel)
                 && of.dtype == cell.dtype
@@ -241,7 +241,7 @@ impl<'a> Planner<'a> {
                 tasks.push(self.task(name, &of.composition));
             }
         }
-        Ok(tasks)
+        tasks
     }
 
     fn task(&self, name: &str, base: &Spelled) -> Result<ModelTask, String> {

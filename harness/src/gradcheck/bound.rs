@@ -63,7 +63,7 @@ mod tests {
     fn projections_give_the_norms_of_the_jacobians_rows() {
         let mut source = Source::new(5);
         let jacobian: Vec<Vec<f64>> =
-            (0..3).map(|j| (0..200).map(|_| source.bell() * (j + 1) as f64).collect()).collect();
+            (0..3).map(|j| (0..200).map(|_| source.bell() * f64::from(j + 1)).collect()).collect();
         let along: Vec<Vec<f64>> = (0..64)
             .map(|_| {
                 let direction = Direction::signs(&mut source, 200);

@@ -96,7 +96,7 @@ pub(super) fn values(
             tally.report.failures.push(failure);
             continue;
         }
-        let case = Slot { subject, operands, settings, slot, operand };
+        let case = Slot { subject, operands, settings, at: slot, operand };
         conditions.push(case.compare(&backwards, &mut tally)?);
     }
     let mut report = tally.finish();
@@ -135,7 +135,7 @@ struct Slot<'a> {
     subject: &'a dyn Differentiable,
     operands: &'a [HostTensor],
     settings: &'a Settings,
-    slot: usize,
+    at: usize,
     operand: usize,
 }
 
@@ -144,7 +144,7 @@ pub(super) type Conditions = Vec<f64>;
 
 impl Slot<'_> {
     fn compare(&self, backwards: &[Backward], tally: &mut Tally) -> Result<Conditions, GradError> {
-        let Self { subject, operands, settings, slot, operand } = *self;
+        let Self { subject, operands, settings, at: slot, operand } = *self;
         let own = &operands[operand];
         let mut source = bound::source(settings.seed, operand);
         let projections: Vec<_> = (0..settings.projections.max(1))

@@ -123,7 +123,7 @@ fn a_promotion_goes_stale_with_its_sources_and_with_mlx() {
         let all = entry("decode", Verdict::Held).evidence;
         ledger.put(Entry::new(cell(digest), all, "r".into()));
         assert_eq!(ledger.entries()[0].decision, Decision::Promote);
-        stale(&ledger, place).into_iter().map(|stale| stale.why).collect::<Vec<_>>().join("")
+        stale(&ledger, place).into_iter().map(|stale| stale.why).collect::<String>()
     };
     let digest = candidate.spec().digest();
     assert_eq!(of(digest.clone(), &here()), "");

@@ -1,7 +1,7 @@
 //! What two public gradient checkers compute, as formulas of our own, for comparison.
 
 use mlx_parity::{
-    gradcheck::{Differentiable, GradError},
+    gradcheck::{Differentiable, Form, GradError},
     ops::Source,
 };
 use mlx_parity_tensor::{HostTensor, Layout};
@@ -16,7 +16,7 @@ pub fn torch_fast(
 ) -> Result<bool, GradError> {
     let (eps, atol, rtol) = (1e-6, 1e-5, 1e-3);
     let mut source = Source::new(seed);
-    let outputs: usize = subject.outputs().iter().map(|form| form.len()).sum();
+    let outputs: usize = subject.outputs().iter().map(Form::len).sum();
     let v = uniform(&mut source, outputs);
     let gradients = subject.gradients(operands, &cotangents(subject, &v)?, Layout::Contiguous)?;
     let mut objects = false;
@@ -45,7 +45,7 @@ pub fn jax_check_vjp(
     let mut bells = |n: usize| -> Vec<f64> { (0..n).map(|_| source.bell()).collect() };
     let tangents: Vec<Vec<f64>> =
         subject.wrt().iter().map(|&at| bells(operands[at].len())).collect();
-    let c = bells(subject.outputs().iter().map(|form| form.len()).sum());
+    let c = bells(subject.outputs().iter().map(Form::len).sum());
     let gradients = subject.gradients(operands, &cotangents(subject, &c)?, Layout::Contiguous)?;
     let along: Vec<_> =
         subject.wrt().iter().copied().zip(tangents.iter().map(Vec::as_slice)).collect();

@@ -126,7 +126,7 @@ impl Hosted {
         for path in portable.into_iter().chain([Path::Avx2, Path::Avx512]) {
             match self.run(trial, How::new().on(path)) {
                 Ok(found) => {
-                    all_same(&found, &wanted).map_err(|wrong| format!("{path:?}: {wrong}"))?
+                    all_same(&found, &wanted).map_err(|wrong| format!("{path:?}: {wrong}"))?;
                 }
                 Err(wrong) if wrong.contains("instructions of") => {}
                 Err(wrong) => return Err(wrong),

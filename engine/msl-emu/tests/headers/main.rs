@@ -1,6 +1,5 @@
 //! The Metal header set against the specification.
 
-
 #[path = "../support/mod.rs"]
 mod support;
 

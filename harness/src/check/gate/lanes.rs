@@ -164,6 +164,7 @@ fn ids(folder: &Path, prompt: &Prompt) -> Result<Vec<u32>, String> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "given to map_err")]
 fn text(error: mlx_parity_engine::EngineError) -> String {
     error.to_string()
 }

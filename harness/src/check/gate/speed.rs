@@ -78,7 +78,7 @@ pub(super) fn weigh(
     let mut row = GateRow::new(Evidence::Speed, timed.verdict, timed.what);
     if let Some(others) = others.filter(|others| *others > load::MOST) {
         // Times of a machine that others use prove neither a gain nor a loss.
-        row.verdict = Verdict::Weak.word().to_owned();
+        Verdict::Weak.word().clone_into(&mut row.verdict);
         row.what += &format!("; others used {:.0} % of the machine meanwhile", 100.0 * others);
     }
     let numbers = [
