@@ -152,9 +152,12 @@ fn blocks<F: Format>(
     }
 }
 
+/// A function of one number.
+type Activation = fn(f32) -> f32;
+
 /// The activation under a bug in it.
-fn wrong_activation<F: Format>(how: How) -> Option<fn(f32) -> f32> {
-    let known: [(_, fn(f32) -> f32); 7] = [
+fn wrong_activation<F: Format>(how: How) -> Option<Activation> {
+    let known: [(_, Activation); 7] = [
         ("erf_gelu", |x| {
             let bend = exact::erf::<F>(F::round(x / F::round(std::f32::consts::SQRT_2)));
             F::round(F::round(x * F::round(1.0 + bend)) / 2.0)

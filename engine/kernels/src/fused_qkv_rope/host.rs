@@ -64,7 +64,6 @@ fn qkv<F: Format + Rounded>(
     let done = parallel::map(pieces.len(), of.work() * HEAVY, |index| {
         width.run(Heads { shared: &shared, piece: pieces[index] })
     });
-    let mut out = out;
     for (piece, values) in pieces.iter().zip(done) {
         scatter(of, piece, &values, out[piece.which]);
     }
