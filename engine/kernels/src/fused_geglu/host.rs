@@ -152,7 +152,7 @@ fn blocks<F: Format>(
     }
 }
 
-/// An activation.
+/// A function of one number.
 type Activation = fn(f32) -> f32;
 
 /// The activation under a bug in it.
