@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn an_error_of_the_function_comes_back_as_it_was() {
         let x = Array::from_slice(&[1.0_f32], &[1]);
-        let error = vjp(|_| Err(EngineError::EmptyPrompt), &[x.clone()], &[x]).unwrap_err();
+        let error = vjp(|_| Err(EngineError::EmptyPrompt), std::slice::from_ref(&x), &[x.clone()]).unwrap_err();
         assert!(matches!(error, EngineError::EmptyPrompt), "{error}");
     }
 

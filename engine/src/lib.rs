@@ -29,7 +29,7 @@ mod tokenizer;
 pub mod train;
 mod weights;
 
-pub use adapter::Adapter;
+pub use adapter::{Adapter, LoraShape};
 pub use batch::{Batch, Left, RowId};
 pub use compiled::{DecodeMode, custom_kernel_allowed, is_tracing};
 pub use composition::{Composition, Convert, KvBits, Lora, Route, TILE};

@@ -171,8 +171,8 @@ impl fmt::Display for Spelled {
         if let Some(packed) = &self.packed {
             write!(f, ":{packed}")?;
         }
-        let levers = self.levers.split(',').filter(|lever| !lever.is_empty());
-        levers.map(|lever| write!(f, "+{lever}")).collect()
+        let mut levers = self.levers.split(',').filter(|lever| !lever.is_empty());
+        levers.try_for_each(|lever| write!(f, "+{lever}"))
     }
 }
 

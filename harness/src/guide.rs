@@ -32,3 +32,7 @@ pub mod adding_a_kernel {}
 
 #[doc = include_str!("../guide/adding-an-op-case.md")]
 pub mod adding_an_op_case {}
+
+#[cfg(feature = "engine")]
+#[doc = include_str!("../guide/training.md")]
+pub mod training {}

@@ -46,10 +46,21 @@ const ROWS: &[Row] = &[
     row("fused_swiglu", "decode-q4", &[1, 128, 384, 4, 64, 4, 64], Dtype::Bf16, true),
     row("fused_mlp", "prefill-q4", &[128, 1024, 2816, 1024, 4, 64, 4, 64], Dtype::F32, false),
     row("fused_mlp", "decode-q4", &[1, 1024, 2816, 1024, 4, 64, 4, 64], Dtype::F32, true),
+    row("fused_geglu", "prefill", &[128, 2816], Dtype::F32, true),
+    row("fused_geglu", "prefill", &[128, 2816], Dtype::Bf16, true),
+    row("fused_geglu_vjp", "prefill", &[128, 2816], Dtype::F32, true),
+    row("fused_qkv_rope", "prefill-q4", QKV, Dtype::F32, false),
+    row("fused_qkv_rope", "prefill-q4", QKV, Dtype::Bf16, false),
+    row("flash_cce", "plain", &[1024, 1024, 32768, 0, 0], Dtype::F32, false),
+    row("flash_cce", "packed", &[1024, 1024, 32768, 4, 64], Dtype::Bf16, false),
+    row("flash_cce_vjp", "plain", &[256, 512, 4096, 0, 0], Dtype::F32, false),
     row("fused_decode_sdpa", "kv4", &[1, 8, 2, 8192, 128, 64, 0, 0], Dtype::F32, true),
     row("fused_decode_sdpa", "kv4", &[1, 8, 2, 8192, 128, 64, 0, 0], Dtype::Bf16, true),
     row("fused_decode_sdpa", "kv8", &[1, 8, 2, 8192, 128, 64, 0, 0], Dtype::Bf16, true),
 ];
+
+/// 16 heads and 8 for keys and values, of 64, of 1024 inputs.
+const QKV: &[usize] = &[1, 128, 1024, 16, 8, 64, 4, 4, 64, 1, 64, 0, 40];
 
 /// Bytes that rotated operands take together.
 const BEYOND_CACHE: usize = 256 << 20;
@@ -121,12 +132,14 @@ fn kernel(criterion: &mut Criterion, row: &Row) -> Option<(f64, f64, f64)> {
     let class = kernel.classes().iter().find(|class| class.name == row.class)?;
     let trials = rotated(kernel, class, row);
     let (bytes, flops) = (bytes(&trials[0]), kernel.flops(&trials[0].call()));
-    let (dtype, shape) = kernel.results(&trials[0].call()).ok()?.into_iter().next()?;
-    let mut out = Buffer::zeros(dtype, shape.iter().product())?;
+    let results = kernel.results(&trials[0].call()).ok()?.into_iter();
+    let buffers = results.map(|(dtype, shape)| Buffer::zeros(dtype, shape.iter().product()));
+    let mut buffers: Vec<Buffer> = buffers.collect::<Option<_>>()?;
     let name = format!("{}/{}/{:?}/{}", row.kernel, row.class, row.sizes, row.dtype);
     let seconds = time(criterion, &name, |calls| {
         let trial = &trials[calls % trials.len()];
-        kernel.run(&trial.call(), How::new(), &mut [out.out()]).expect("a call that it takes");
+        let mut outs: Vec<_> = buffers.iter_mut().map(Buffer::out).collect();
+        kernel.run(&trial.call(), How::new(), &mut outs).expect("a call that it takes");
     })?;
     Some((seconds, bytes as f64, flops))
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::affine::{self, Packed};
 use crate::gemm::{COLUMNS, Fused, Matrix, Step, Tile, panel_len, product};
 use crate::how::How;
-use crate::lanes::{F32s, LANES, Simd, Task, U32s};
+use crate::lanes::{F32s, LANES, Simd, Task, U32s, lanes_at_mut};
 use crate::numbers::{Bf16, F16, F32};
 use crate::parallel;
 
@@ -108,11 +108,13 @@ impl<A: Arithmetic> Task for Projection<'_, A> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { arithmetic, x, weights, first, tile, how } = self;
-        let halves = [0, LANES].map(|at| Half::of(simd, weights, (first + at, at), how));
+        // No closures around vectors: one that is not inlined is compiled for the baseline.
+        let left = Half::of(simd, weights, (first, 0), how);
+        let right = Half::of(simd, weights, (first + LANES, LANES), how);
         let mut panel = vec![0.0; panel_len(INPUTS.min(weights.cols))];
         for start in (0..weights.cols).step_by(INPUTS) {
             let end = weights.cols.min(start + INPUTS);
-            for half in halves.iter().flatten() {
+            for half in [&left, &right].into_iter().flatten() {
                 half.dequantize(simd, arithmetic, weights, start..end, how, &mut panel);
             }
             if end == weights.cols && how.is("last_input_dropped") {
@@ -168,40 +170,44 @@ impl Half {
         let (bits, per) = (weights.bits, 32 / weights.bits as usize);
         let lost = u32::from(how.is("high_bit_lost"));
         let mask = simd.splat_bits(u32::MAX >> (32 - bits + lost));
-        let mut put = |k: usize, code: S::U| {
-            let group = k / weights.group;
-            let (scale, bias) = (simd.load(&self.scales[group]), simd.load(&self.biases[group]));
-            let weight = arithmetic.weight(simd, (code & mask).to_f32(), scale, bias);
-            let to = (k - inputs.start) * COLUMNS + self.at;
-            weight.store(panel[to..].first_chunk_mut().expect("a panel has whole rows"));
-        };
+        // Groups are powers of two.
+        let group = weights.group.trailing_zeros();
+        let (rows, _) = panel.as_chunks_mut::<COLUMNS>();
         if 32 % bits == 0 {
-            for (word, of) in self
-                .words
-                .iter()
-                .enumerate()
-                .take(inputs.end.div_ceil(per))
-                .skip(inputs.start / per)
-            {
-                let mut codes = simd.load_bits(of);
-                for k in word * per..((word + 1) * per).min(inputs.end) {
-                    put(k, codes);
+            let words = &self.words[inputs.start / per..inputs.end.div_ceil(per)];
+            for (index, (words, rows)) in words.iter().zip(rows.chunks_mut(per)).enumerate() {
+                let at = (inputs.start + index * per) >> group;
+                let mut codes = simd.load_bits(words);
+                for row in rows {
+                    self.put(simd, arithmetic, at, codes & mask, row);
                     codes = codes >> bits;
                 }
             }
             return;
         }
-        for k in inputs.clone() {
+        for (k, row) in inputs.zip(rows) {
             let (word, shift) = affine::position(k, bits);
-            let low = simd.load_bits(&self.words[word]) >> shift;
-            let crosses = shift + bits > 32;
-            let all = if crosses {
-                low | simd.load_bits(&self.words[word + 1]) << (32 - shift)
-            } else {
-                low
-            };
-            put(k, all);
+            let mut codes = simd.load_bits(&self.words[word]) >> shift;
+            if shift + bits > 32 {
+                codes = codes | simd.load_bits(&self.words[word + 1]) << (32 - shift);
+            }
+            self.put(simd, arithmetic, k >> group, codes & mask, row);
         }
+    }
+
+    /// Sixteen weights of one group, to their columns of one input.
+    #[inline(always)]
+    fn put<S: Simd, A: Arithmetic>(
+        &self,
+        simd: S,
+        arithmetic: A,
+        group: usize,
+        codes: S::U,
+        row: &mut [f32; COLUMNS],
+    ) {
+        let (scale, bias) = (simd.load(&self.scales[group]), simd.load(&self.biases[group]));
+        let weight = arithmetic.weight(simd, codes.to_f32(), scale, bias);
+        weight.store(lanes_at_mut(row, self.at));
     }
 }
 

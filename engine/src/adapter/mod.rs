@@ -1,7 +1,10 @@
 //! LoRA adapters in the folders that mlx-lm writes: `adapter_config.json` and `adapters.safetensors`.
 
 mod config;
+mod fresh;
 mod plan;
+
+pub use fresh::LoraShape;
 
 use std::collections::BTreeMap;
 use std::fs;

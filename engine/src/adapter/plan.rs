@@ -79,7 +79,7 @@ impl Adapter {
         Err(EngineError::WeightAudit { dir: self.folder.clone(), missing, unexpected, unfit })
     }
 
-    fn targets(&self, path: &str, blocks: usize) -> bool {
+    pub(super) fn targets(&self, path: &str, blocks: usize) -> bool {
         let first = blocks - self.config.num_layers.unwrap_or(blocks).min(blocks);
         let inner = within_block(path).filter(|(block, _)| *block >= first);
         match &self.config.keys {
@@ -91,7 +91,7 @@ impl Adapter {
         }
     }
 
-    fn check_keys(&self, linears: &BTreeMap<String, Slot>) -> Result<(), EngineError> {
+    pub(super) fn check_keys(&self, linears: &BTreeMap<String, Slot>) -> Result<(), EngineError> {
         for key in self.config.keys.iter().flatten() {
             let fits = |path: &String| {
                 path == key || within_block(path).is_some_and(|(_, inner)| inner == key)

@@ -55,6 +55,11 @@ impl ConfigFile {
         Self::read_named(folder, "config.json")
     }
 
+    /// The file that an object would be, were it written.
+    pub(crate) fn unwritten(path: PathBuf, object: Map<String, Value>) -> Self {
+        Self { path, object, prefix: String::new() }
+    }
+
     /// The same of another file of a folder.
     pub(crate) fn read_named(folder: &Path, name: &str) -> Result<Self, EngineError> {
         let path = folder.join(name);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use mlx_rs::Array;
 
 use super::Model;
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, LoraShape};
 use crate::array::from_host;
 use crate::composition::Lora;
 use crate::decoder::{DEFAULT_PREFILL_STEP_SIZE, Decoder};
@@ -129,6 +129,15 @@ impl Model {
             self.adapted.linears.values().for_each(Slot::unfuse);
             self.set_adapter(State::Mounted(digest));
         }
+    }
+
+    /// An adapter of this model that changes nothing yet, to be trained.
+    ///
+    /// # Errors
+    /// [`EngineError::UnsupportedConfig`] for a rank of 0, a scale that is no number and a key that names no
+    /// linear layer.
+    pub fn new_adapter(&self, shape: &LoraShape, seed: u64) -> Result<Adapter, EngineError> {
+        Adapter::fresh(shape, seed, &self.adapted.linears, self.num_layers())
     }
 
     /// The layers that an adapter changes, for the training path, which mounts residuals of its own: what was

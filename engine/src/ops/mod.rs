@@ -49,8 +49,8 @@ pub use logical::{
 pub use manual_attention::manual_sdpa;
 pub use matmul::{addmm, addmm_scaled, gather_mm, matmul};
 pub use quantized::{Affine, dequantize, quantized_matmul};
-pub(crate) use random::random_bits;
 pub use random::{Keys, categorical, randint};
+pub(crate) use random::{random_bits, uniform};
 pub use reduce::{Axes, logsumexp, max, mean, min, sum, var};
 pub use rms_norm::rms_norm;
 pub(crate) use rope::PlainRotation;

@@ -67,6 +67,29 @@ pub fn randint(low: i32, high: i32, shape: &[i32], key: &Array) -> Result<Array,
     })
 }
 
+/// `mx.random.uniform`: f32 values from `-bound` up to but not including `bound`.
+///
+/// # Errors
+/// [`EngineError::Op`] where MLX throws.
+pub(crate) fn uniform(bound: f32, shape: &[i32], key: &Array) -> Result<Array, EngineError> {
+    let (low, high) = (Array::from_f32(-bound), Array::from_f32(bound));
+    raw::array("random.uniform", |result, stream| {
+        // SAFETY: the arrays outlive the call, and the shape comes with its length.
+        unsafe {
+            mlx_sys::mlx_random_uniform(
+                result,
+                low.as_ptr(),
+                high.as_ptr(),
+                shape.as_ptr(),
+                shape.len(),
+                Dtype::Float32.into(),
+                key.as_ptr(),
+                stream,
+            )
+        }
+    })
+}
+
 /// Random bits, u32, of a key.
 ///
 /// # Errors

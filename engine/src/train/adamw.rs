@@ -1,4 +1,4 @@
-//! AdamW (Loshchilov and Hutter, 2019), and the clipping of gradients, op for op as `mlx/optimizers`
+//! `AdamW` (Loshchilov and Hutter, 2019), and the clipping of gradients, op for op as `mlx/optimizers`
 //! composes them.
 
 use mlx_rs::{Array, Dtype};
@@ -102,7 +102,7 @@ impl AdamWOptions {
         if let Some(beta) = self.betas.into_iter().find(|beta| !(0.0..1.0).contains(beta)) {
             return refused("betas", beta, "numbers in [0, 1)");
         }
-        if !(self.eps >= 0.0) {
+        if self.eps.is_nan() || self.eps < 0.0 {
             return refused("eps", self.eps, "at least 0");
         }
         Ok(())

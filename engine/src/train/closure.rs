@@ -53,13 +53,11 @@ impl<F: ?Sized> Shelf<F> {
 /// Runs a call of MLX that may call a Rust function, and gives back what that failed with.
 pub(super) fn calling(name: &'static str, call: impl FnOnce() -> c_int) -> Result<()> {
     FAILURE.take();
-    let status = raw::status(name, |_| call());
-    match (status, FAILURE.take()) {
-        (Ok(()), _) => Ok(()),
-        (Err(_), Some(Failure::Error(error))) => Err(error),
-        (Err(_), Some(Failure::Panic(panic))) => resume_unwind(panic),
-        (Err(error), None) => Err(error),
-    }
+    raw::status(name, |_| call()).map_err(|thrown| match FAILURE.take() {
+        Some(Failure::Error(error)) => error,
+        Some(Failure::Panic(panic)) => resume_unwind(panic),
+        None => thrown,
+    })
 }
 
 /// Answers a call of MLX: no panic may cross it.
@@ -67,11 +65,12 @@ fn answer(result: *mut mlx_vector_array, work: impl FnOnce() -> Result<Vec<Array
     let failure = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(outputs)) => {
             let handles: Vec<_> = outputs.iter().map(Array::as_ptr).collect();
-            // SAFETY: MLX hands over an empty vector of its own, which takes references to arrays that are
-            // alive here.
-            return unsafe {
-                mlx_sys::mlx_vector_array_append_data(*result, handles.as_ptr(), handles.len())
-            };
+            // SAFETY: MLX hands over a handle without a vector, which takes one of references to arrays that
+            // are alive here, and frees it.
+            unsafe {
+                *result = mlx_sys::mlx_vector_array_new_data(handles.as_ptr(), handles.len());
+            }
+            return 0;
         }
         Ok(Err(error)) => Failure::Error(error),
         Err(panic) => Failure::Panic(panic),

@@ -15,7 +15,7 @@ pub type ValuesAndGradients = (Vec<Array>, Vec<Array>);
 /// than it may be called; [`scope`] takes it away from them when it ends.
 pub struct Scope<'scope, 'env: 'scope> {
     shelves: RefCell<Vec<Rc<Shelf<Body<'static>>>>>,
-    scope: PhantomData<&'scope mut &'scope ()>,
+    lifetime: PhantomData<&'scope mut &'scope ()>,
     environment: PhantomData<&'env mut &'env ()>,
 }
 
@@ -27,7 +27,8 @@ pub struct Scope<'scope, 'env: 'scope> {
 pub fn scope<'env, T>(
     work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<T>,
 ) -> Result<T> {
-    let scope = Scope { shelves: RefCell::default(), scope: PhantomData, environment: PhantomData };
+    let scope =
+        Scope { shelves: RefCell::default(), lifetime: PhantomData, environment: PhantomData };
     let _end = End(&scope);
     work(&scope)
 }

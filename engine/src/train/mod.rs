@@ -5,9 +5,11 @@ mod backward;
 mod batch;
 mod closure;
 mod function;
+mod head;
 mod kernels;
 mod objective;
 mod pairs;
+mod segmented;
 mod trainer;
 
 pub use crate::model::HeadWeight;

@@ -232,7 +232,7 @@ impl TrainOptions {
         if self.accumulate == 0 {
             return refused("accumulate", "0".to_owned(), "at least 1");
         }
-        if let Some(norm) = self.clip.filter(|norm| !(*norm >= 0.0)) {
+        if let Some(norm) = self.clip.filter(|norm| norm.is_nan() || *norm < 0.0) {
             return refused("clip", norm.to_string(), "a norm, at least 0");
         }
         if let Some(chunk) = self.head_chunk.filter(|chunk| !small(*chunk)) {

@@ -1,5 +1,7 @@
 //! Losses beside their formulas in float64, and gradients beside finite differences.
 
+use std::collections::BTreeMap;
+
 use mlx_parity_engine::Adapter;
 use mlx_parity_engine::array::{from_host, to_host};
 use mlx_parity_engine::ops;
@@ -37,7 +39,7 @@ fn the_loss_changes_along_the_gradient_as_the_gradient_says() {
                 adapter.save(dir.path()).unwrap();
                 let named = moved.iter().map(|(name, tensor)| (name.clone(), tensor));
                 let file = dir.path().join("adapters.safetensors");
-                mlx_parity_tensor::safetensors::write(file, named, &Default::default()).unwrap();
+                mlx_parity_tensor::safetensors::write(file, named, &BTreeMap::new()).unwrap();
                 let moved = Adapter::load(dir.path()).unwrap();
                 let trainer = Trainer::new(&mut model, &moved, options).unwrap();
                 f64::from(trainer.loss(rows).unwrap().value)

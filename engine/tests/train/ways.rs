@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mlx_parity_engine::train::{Backward, Gradients, Objective, TrainOptions, Trainer};
-use mlx_parity_engine::{Adapter, EngineError, LoadOptions, Model, Rung};
+use mlx_parity_engine::{Adapter, EngineError, LoadOptions, LoraShape, Model, Rung};
 use mlx_parity_tensor::HostTensor;
 use rstest::rstest;
 
@@ -18,10 +18,13 @@ fn gradients(setting: &Setting, options: TrainOptions) -> (u32, BTreeMap<String,
 }
 
 #[rstest]
+#[case::packed("glassllm-4bit", 4, Objective::NextToken)]
+#[case::one_block("glassllm-4bit", 1, Objective::NextToken)]
+#[case::preferences("glassllm-f32", 4, Objective::Orpo { weight: 0.5 })]
 fn all_ways_give_the_same_bits(
-    #[values("glassllm-4bit", "glassllm-f32")] name: &'static str,
-    #[values(1, 4)] blocks: usize,
-    #[values(Objective::NextToken, Objective::Orpo { weight: 0.5 })] objective: Objective,
+    #[case] name: &'static str,
+    #[case] blocks: usize,
+    #[case] objective: Objective,
 ) {
     on_mlx_thread(move || {
         let setting = Setting::of_blocks(name, blocks);
@@ -90,6 +93,31 @@ fn a_trained_adapter_is_saved_loaded_and_mounted_as_any() {
         assert_eq!(again.loss(&rows[1]).unwrap(), loss);
         drop(again);
         model.mount(&loaded).unwrap();
+    });
+}
+
+#[test]
+fn a_new_adapter_changes_nothing_until_it_is_trained() {
+    on_mlx_thread(|| {
+        let setting = Setting::new("glassllm-4bit");
+        let (mut model, _) = setting.load();
+        let shape = LoraShape { rank: 2, num_layers: 2, ..LoraShape::default() };
+        let adapter = model.new_adapter(&shape, 7).unwrap();
+        assert_eq!(adapter.tensors().len(), 2 * 2 * 7, "seven layers of two blocks");
+        assert_eq!(adapter.digest(), model.new_adapter(&shape, 7).unwrap().digest());
+        assert_ne!(adapter.digest(), model.new_adapter(&shape, 8).unwrap().digest());
+        let rows = &setting.rows()[0];
+        let mut trainer = Trainer::new(&mut model, &adapter, options()).unwrap();
+        let found = trainer.gradients(rows).unwrap();
+        let loss = found.loss.value;
+        for (name, gradient) in host(&found.gradients) {
+            let still = gradient.to_f64().iter().all(|value| *value == 0.0);
+            assert_eq!(still, name.ends_with("lora_a"), "{name}: b is 0, so a has no gradient");
+        }
+        trainer.step(rows).unwrap();
+        trainer.step(rows).unwrap();
+        assert!(trainer.loss(rows).unwrap().value < loss);
+        assert_eq!(trainer.updates(), 2);
     });
 }
 

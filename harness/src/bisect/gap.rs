@@ -46,7 +46,6 @@ pub struct Spread {
 
 impl Threshold {
     /// Whether a gap is too wide.
-    #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN must fail the bound")]
     pub fn parts(self, gap: &Gap) -> bool {
         match self {
             Self::Bits => !gap.same_form || gap.differ > 0,
@@ -103,7 +102,6 @@ fn greatest(values: &[f64]) -> f64 {
     finite.fold(0.0, |a, b| if b > a { b } else { a })
 }
 
-#[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN must fail the bound")]
 fn apart(got: f64, want: f64, most: f64) -> bool {
     let same = got == want || (got.is_nan() && want.is_nan());
     !same && !((got - want).abs() <= most)

@@ -107,7 +107,6 @@ impl EnvelopeReport {
         self.refused.is_empty() && self.broken.is_empty()
     }
 
-    #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN must fail the bound")]
     fn refusals(&self) -> Vec<String> {
         let Self { bounds, again, split, decided, .. } = self;
         let floor = |name: &str, bound: f64, again: f64, split: f64| {
@@ -135,7 +134,6 @@ impl EnvelopeReport {
         .collect()
     }
 
-    #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN must fail the bound")]
     fn breaches(&self, unscored: u64) -> Vec<String> {
         let Self { bounds, excess, p99, decided, .. } = self;
         let least = decided.wilson.map_or(0.0, |interval| interval.low);

@@ -1,10 +1,11 @@
 //! The lane `metal-emulated`: a candidate's Metal source on the CPU, watched. It can reject, never promote.
 //!
-//! A kernel is judged by its distance from float64 beside the host's float32 twin rounded once, which is how MLX's
-//! composed Metal kernels accumulate; claims of exactness are against Metal's arithmetic, which no CPU has.
+//! A kernel is judged by its distance from float64 beside that of the composed ops in float32, rounded once, which is how
+//! MLX's composed Metal kernels accumulate; claims of exactness are against Metal's arithmetic, which no CPU has.
 
 use mlx_parity_kernels::{
-    Buffer, Candidate, Expected, How, Metal, MetalLaunch, Operand, Probe, ShapeClass, Trial,
+    Buffer, Candidate, Expected, KernelError, Metal, MetalLaunch, Operand, Probe, ShapeClass,
+    Trial,
     ledger::{Evidence, Verdict},
 };
 use mlx_parity_msl_emu::{
@@ -14,9 +15,10 @@ use mlx_parity_msl_emu::{
 use mlx_parity_tensor::{Dtype, HostTensor};
 
 use super::{
-    case::{GateCase, GateRow, replay_line},
+    bank::Composed,
+    case::{GateCase, GateRow},
     evidence::{error, probes, sanity, twin},
-    memory::{self, Answer},
+    memory::Answer,
     mutants::{self, MutantReport},
     weigh::Tally,
 };
@@ -51,8 +53,10 @@ enum Wrong {
 
 impl Emulated<'_> {
     fn run(&self, trial: &Trial) -> Ran {
-        let planned =
-            (self.metal.launch)(&trial.call()).map_err(|error| Wrong::Kernel(error.to_string()))?;
+        let planned = (self.metal.launch)(&trial.call()).map_err(|error| match error {
+            KernelError::Unsupported { .. } => Wrong::NotTaken,
+            KernelError::Malformed { .. } => Wrong::Kernel(error.to_string()),
+        })?;
         let known = |name: &&'static str| {
             trial.operands.iter().chain(&planned.numbers).find(|operand| operand.name == *name)
         };
@@ -143,14 +147,27 @@ fn clean(outcome: Outcome) -> Ran {
     }
 }
 
-/// A trial with its float64 results and the twin that stands for the baseline.
+/// A trial with its float64 results and what stands for the baseline.
 struct Tried {
     probe: Probe,
     exact: Vec<Vec<f64>>,
     baseline: Vec<HostTensor>,
     /// Dtypes of the results.
     forms: Vec<Dtype>,
-    lattice: bool,
+    part: Part,
+}
+
+/// What a trial is tried for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// A size of the lattice.
+    Lattice,
+    /// A size of the lattice in a float32 cell, which is its own twin.
+    Single,
+    /// A size of the lattice in float32.
+    Twin,
+    /// A probe.
+    Probe,
 }
 
 /// An output as the engine takes it: what is accumulated in float32 by atomics is rounded to the result's dtype then.
@@ -165,10 +182,11 @@ fn as_result(found: &HostTensor, dtype: Dtype) -> HostTensor {
 /// E0 and E2 to E5 of a candidate's Metal source, and E9 of its mutants where that is asked.
 ///
 /// # Errors
-/// Where the host has no twin of a trial.
+/// Where a trial has no baseline.
 pub fn weigh(
     case: &GateCase,
     candidate: &dyn Candidate,
+    composed: &dyn Composed,
     class: &ShapeClass,
     files: &Files,
     with_mutants: bool,
@@ -179,25 +197,25 @@ pub fn weigh(
         kinds.iter().map(|kind| GateRow::new(*kind, Verdict::Missing, what)).collect::<Vec<_>>()
     };
     let Some(metal) = &spec.metal else { return Ok(missing("no Metal source")) };
-    let tried = tried(candidate, class, case.dtype)?;
+    let tried = tried(candidate, composed, class, case.dtype)?;
     if tried.is_empty() {
         return Ok(missing("no trial is small enough to be emulated"));
     }
     let emulated = |mutant| Emulated { id: spec.id, metal, mutant, files };
-    let tallies = match tallies(&emulated(None), case.dtype, &tried, false) {
+    let tallies = match tallies(&emulated(None), &tried, false) {
         Ok(tallies) => tallies,
         Err(why) => return Ok(missing(&format!("not run: {why}"))),
     };
     let mut rows: Vec<GateRow> = kinds
         .iter()
         .filter(|kind| **kind != Evidence::Power)
-        .map(|kind| row(case, *kind, &tallies))
+        .map(|kind| row(*kind, &tallies))
         .collect();
     if with_mutants {
         let names = spec.mutants.iter().filter(|mutant| mutant.metal);
         let mut reports = Vec::new();
         for mutant in names {
-            let found = tallies_of_mutant(&emulated(Some(mutant.name)), case.dtype, &tried)?;
+            let found = tallies_of_mutant(&emulated(Some(mutant.name)), &tried)?;
             reports.push(MutantReport {
                 name: mutant.name.to_owned(),
                 what: mutant.what.to_owned(),
@@ -215,16 +233,13 @@ pub fn weigh(
 
 type Tallies = [Tally; 6];
 
-fn row(case: &GateCase, kind: Evidence, tallies: &Tallies) -> GateRow {
+fn row(kind: Evidence, tallies: &Tallies) -> GateRow {
     let tally = &tallies[kind as usize];
     let count = tally.count;
     match &tally.breach {
         Some(breach) => {
             let what = format!("{}: {}", breach.trial, breach.what);
-            let mut row = GateRow::new(kind, Verdict::Failed, what);
-            row.replay =
-                Some(replay_line(&case.kernel, case.dtype, &case.class, &breach.trial, None));
-            row
+            GateRow::new(kind, Verdict::Failed, what)
         }
         None if count == 0 => GateRow::new(kind, Verdict::NotApplicable, "no such trial"),
         None => {
@@ -240,10 +255,9 @@ fn row(case: &GateCase, kind: Evidence, tallies: &Tallies) -> GateRow {
 
 fn tallies_of_mutant(
     emulated: &Emulated<'_>,
-    dtype: Dtype,
     tried: &[Tried],
 ) -> Result<Vec<(Evidence, String)>, String> {
-    let tallies = tallies(emulated, dtype, tried, true)?;
+    let tallies = tallies(emulated, tried, true)?;
     let found = Evidence::ALL.into_iter().zip(&tallies).filter_map(|(kind, tally)| {
         let breach = tally.breach.as_ref()?;
         Some((kind, format!("{}: {}", breach.trial, breach.what)))
@@ -254,13 +268,12 @@ fn tallies_of_mutant(
 /// Runs every trial, up to the first that rejects where that is enough; `Err` where nothing can be run here.
 fn tallies(
     emulated: &Emulated<'_>,
-    dtype: Dtype,
     tried: &[Tried],
     until_rejected: bool,
 ) -> Result<Tallies, String> {
     let mut tallies = Tallies::default();
     for of in tried {
-        one(emulated, dtype, of, &mut tallies)?;
+        one(emulated, of, &mut tallies)?;
         if until_rejected && tallies.iter().any(|tally| tally.breach.is_some()) {
             break;
         }
@@ -268,18 +281,17 @@ fn tallies(
     Ok(tallies)
 }
 
-fn one(
-    emulated: &Emulated<'_>,
-    dtype: Dtype,
-    of: &Tried,
-    tallies: &mut Tallies,
-) -> Result<(), String> {
+fn one(emulated: &Emulated<'_>, of: &Tried, tallies: &mut Tallies) -> Result<(), String> {
     let name = &of.probe.trial.name;
     let mut saw = |kind: Evidence, breach: Option<String>| {
         let tally = &mut tallies[kind as usize];
         tally.count += 1;
         if let (None, Some(what)) = (&tally.breach, breach) {
-            tally.breach = Some(super::weigh::Breach { trial: name.clone(), twin: false, what });
+            tally.breach = Some(super::weigh::Breach {
+                trial: name.clone(),
+                twin: of.part == Part::Twin,
+                what,
+            });
         }
     };
     let results = match emulated.run(&of.probe.trial) {
@@ -313,16 +325,19 @@ fn one(
         Expected::Reference => {
             saw(Evidence::Sanity, sanity::check(&answer, &of.baseline, &of.exact));
             saw(Evidence::Repeat, None);
-            let kind = if of.lattice { Evidence::Error } else { Evidence::Probes };
             let results = answer.results.iter().zip(&of.baseline).zip(&of.exact);
-            let breach = results
+            let far = results
                 .clone()
                 .find_map(|((found, baseline), exact)| error::check(found, baseline, exact).breach);
-            saw(kind, breach);
-            if dtype == Dtype::F32 && of.lattice {
-                let twin =
-                    results.clone().find_map(|((found, _), exact)| twin::check(found, exact).1);
-                saw(Evidence::Twin, twin);
+            let twin = results.clone().find_map(|((found, _), exact)| twin::check(found, exact).1);
+            match of.part {
+                Part::Lattice => saw(Evidence::Error, far),
+                Part::Twin => saw(Evidence::Twin, twin),
+                Part::Single => {
+                    saw(Evidence::Error, far);
+                    saw(Evidence::Twin, twin);
+                }
+                Part::Probe => saw(Evidence::Probes, far),
             }
         }
     }
@@ -332,23 +347,33 @@ fn one(
 /// The smallest trials and probes of a class, each with what is right.
 fn tried(
     candidate: &dyn Candidate,
+    composed: &dyn Composed,
     class: &ShapeClass,
     dtype: Dtype,
 ) -> Result<Vec<Tried>, String> {
-    let lattice = class.lattice.iter().map(|sizes| {
-        let trial = candidate.trial(class, sizes, dtype, 0);
-        (Probe { trial, expected: Expected::Reference }, true)
-    });
-    let probes = candidate.probes(class, dtype).into_iter().map(|probe| (probe, false));
-    let mut all: Vec<_> = lattice.chain(probes).collect();
-    all.retain(|(probe, _)| size(candidate, &probe.trial) <= WORK);
-    all.sort_by_key(|(probe, lattice)| (!lattice, size(candidate, &probe.trial)));
-    let half = all.iter().filter(|(_, lattice)| *lattice).count();
-    let kept = all
-        .into_iter()
-        .enumerate()
-        .filter(|(at, (_, lattice))| if *lattice { *at < TRIALS } else { at - half < TRIALS });
-    kept.map(|(_, (probe, lattice))| judged(candidate, probe, lattice)).collect()
+    let lattice = |dtype| {
+        let trial = move |sizes: &&'static [usize]| candidate.trial(class, sizes, dtype, 0);
+        let probe = |trial| Probe { trial, expected: Expected::Reference };
+        smallest(candidate, class.lattice.iter().map(trial).map(probe).collect())
+    };
+    let half = dtype != Dtype::F32;
+    let twins = half && candidate.spec().dtypes.contains(&Dtype::F32);
+    let parts = [
+        (if half { Part::Lattice } else { Part::Single }, lattice(dtype)),
+        (Part::Twin, if twins { lattice(Dtype::F32) } else { Vec::new() }),
+        (Part::Probe, smallest(candidate, candidate.probes(class, dtype))),
+    ];
+    let all =
+        parts.into_iter().flat_map(|(part, probes)| probes.into_iter().map(move |of| (part, of)));
+    all.map(|(part, probe)| judged(candidate, composed, probe, part)).collect()
+}
+
+/// Those that are small enough to be emulated, the smallest first.
+fn smallest(candidate: &dyn Candidate, mut probes: Vec<Probe>) -> Vec<Probe> {
+    probes.retain(|probe| size(candidate, &probe.trial) <= WORK);
+    probes.sort_by_key(|probe| size(candidate, &probe.trial));
+    probes.truncate(TRIALS);
+    probes
 }
 
 fn size(candidate: &dyn Candidate, trial: &Trial) -> usize {
@@ -358,21 +383,27 @@ fn size(candidate: &dyn Candidate, trial: &Trial) -> usize {
     results.saturating_mul(operands)
 }
 
-fn judged(candidate: &dyn Candidate, probe: Probe, lattice: bool) -> Result<Tried, String> {
+fn judged(
+    candidate: &dyn Candidate,
+    composed: &dyn Composed,
+    probe: Probe,
+    part: Part,
+) -> Result<Tried, String> {
     let named = |error: String| format!("{}: {error}", probe.trial.name);
     let forms = candidate.results(&probe.trial.call()).map_err(|e| named(e.to_string()))?;
     let dtypes = forms.iter().map(|(dtype, _)| *dtype).collect();
     if probe.expected != Expected::Reference {
         let (exact, baseline) = (Vec::new(), Vec::new());
-        return Ok(Tried { probe, exact, baseline, forms: dtypes, lattice });
+        return Ok(Tried { probe, exact, baseline, forms: dtypes, part });
     }
     let exact = candidate.reference(&probe.trial.call()).map_err(|e| named(e.to_string()))?;
-    let twin = memory::run(candidate, &widened(&probe.trial), How::new()).map_err(named)?;
+    let single = composed.baseline(candidate.spec().id, &widened(&probe.trial).call());
     let rounded = |(found, (dtype, shape)): (&HostTensor, &(Dtype, Vec<usize>))| {
         HostTensor::from_f64_as(*dtype, shape.clone(), &found.to_f64()).map_err(|e| e.to_string())
     };
-    let baseline = twin.results.iter().zip(&forms).map(rounded).collect::<Result<Vec<_>, _>>()?;
-    Ok(Tried { probe, exact, baseline, forms: dtypes, lattice })
+    let single = single.map_err(named)?;
+    let baseline = single.iter().zip(&forms).map(rounded).collect::<Result<Vec<_>, _>>()?;
+    Ok(Tried { probe, exact, baseline, forms: dtypes, part })
 }
 
 /// The same trial with every half widened to float32.

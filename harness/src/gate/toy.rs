@@ -16,6 +16,15 @@ const fn mutant(name: &'static str, what: &'static str) -> Mutant {
     Mutant { name, what, host: true, metal: false }
 }
 
+const MUTANTS: &[Mutant] = &[
+    mutant("last_dropped", "the last element is not squared"),
+    mutant("first_dropped", "the first element is not squared"),
+    mutant("scale_off", "the square is off by one percent"),
+    mutant("writes_behind", "one element less is written"),
+    mutant("tail_in_bf16", "the last tile is rounded once more"),
+    mutant("sees_nothing", "a name that nothing asks for"),
+];
+
 const fn spec(id: &'static str, claim: Claim) -> Spec {
     Spec {
         id,
@@ -27,14 +36,7 @@ const fn spec(id: &'static str, claim: Claim) -> Spec {
         min_rows: 1,
         sources: &[Source { path: "toy.rs", text: "x * x + x" }],
         metal: None,
-        mutants: &[
-            mutant("last_dropped", "the last element is not squared"),
-            mutant("first_dropped", "the first element is not squared"),
-            mutant("scale_off", "the square is off by one percent"),
-            mutant("writes_behind", "one element less is written"),
-            mutant("tail_in_bf16", "the last tile is rounded once more"),
-            mutant("sees_nothing", "a name that nothing asks for"),
-        ],
+        mutants: MUTANTS,
     }
 }
 

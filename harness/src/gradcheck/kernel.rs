@@ -15,7 +15,7 @@ struct Names {
     forward_params: &'static [(&'static str, f64)],
     /// The forward's results, as the backward's operands.
     results: &'static [&'static str],
-    /// Numbers that the backward is given besides the forward's.
+    /// Numbers that the backward is given besides the forward's, where the call has every operand of `gradients`.
     backward_params: &'static [(&'static str, f64)],
     /// The operands of the forward that it gives gradients of, in the order of its results.
     gradients: &'static [&'static str],
@@ -205,7 +205,9 @@ impl Differentiable for Fused {
         }
         let cotangent = &cotangents[0];
         trial.operands.push(Operand::new("cotangent", cotangent.shape(), buffer(cotangent)?));
-        trial.params = with(trial.params, self.names.backward_params);
+        if self.wrt.len() == self.names.gradients.len() {
+            trial.params = with(trial.params, self.names.backward_params);
+        }
         let gradients = run(self.backward, &trial, self.how)?;
         let tensors = gradients.iter().map(|of| Ok(of.buffer.to_host(&of.shape)?));
         tensors.collect()

@@ -117,7 +117,6 @@ impl Verdict {
     }
 }
 
-#[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN must fail the bound")]
 fn check(what: &str, value: f64, upper: Option<f64>, floor: f64, most: f64) -> Check {
     let excess = upper.map(|upper| upper - floor);
     let outcome = match excess {

@@ -23,8 +23,11 @@ pub mod linear {
 
     /// A·x, or Aᵀ·x.
     pub fn times(x: &[f64], transposed: bool) -> Vec<f64> {
-        let mut source = Source::new(256);
-        let a: Vec<f64> = (0..N * N).map(|_| source.bell()).collect();
+        static MATRIX: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
+        let a = MATRIX.get_or_init(|| {
+            let mut source = Source::new(256);
+            (0..N * N).map(|_| source.bell()).collect()
+        });
         let entry = |i: usize, j: usize| if transposed { a[j * N + i] } else { a[i * N + j] };
         (0..N).map(|i| (0..N).map(|j| entry(i, j) * x[j]).sum()).collect()
     }
@@ -54,18 +57,23 @@ pub mod sine {
 pub mod wide {
     use mlx_parity::ops::{Generator, Source};
 
-    use crate::planted::Function;
+    use crate::planted::{Function, Values};
 
     const N: usize = 4096;
 
     pub const FUNCTION: Function = Function {
         shapes: &[&[8]],
         output: &[N],
-        value: |x| (0..N).map(|j| (0..8).map(|i| x[0][i] * weights()[i * N + j]).sum()).collect(),
+        value,
         gradient: |_, c| vec![gradient_with(c, |sum, term| sum + term)],
         generator: Generator::Random,
         kinks: &[],
     };
+
+    fn value(x: Values<'_>) -> Vec<f64> {
+        let weights = weights();
+        (0..N).map(|j| (0..8).map(|i| x[0][i] * weights[i * N + j]).sum()).collect()
+    }
 
     fn weights() -> &'static [f64] {
         static WEIGHTS: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();

@@ -180,7 +180,9 @@ fn plain_row(view: &View<'_>, row: usize, to: &mut [f32]) {
 }
 
 fn packed_row(packed: &Packed<'_>, row: usize, how: How, to: &mut [f32]) {
-    affine::unpack(packed.row(row), packed.bits, to);
+    let words = packed.row(row);
+    let code = |(col, to): (usize, &mut f32)| *to = affine::code(words, packed.bits, col) as f32;
+    to.iter_mut().enumerate().for_each(code);
     let neighbour = usize::from(how.is("wrong_group"));
     for (group, codes) in to.chunks_mut(packed.group).enumerate() {
         let (scale, bias) = packed.scale_bias(row, (group + neighbour) % packed.groups());

@@ -56,6 +56,7 @@ fn drawn(sizes: &[usize], dtype: Dtype, seed: u64, (kind, spread): (Kind, f32)) 
     let size = match (kind, dtype) {
         (Kind::Offset, Dtype::F16) => 512.0,
         (Kind::Offset, _) => 1e6,
+        (Kind::Edge, _) => 64.0,
         _ => 1.0,
     };
     let scale = spread / (size * (cols as f32).sqrt());

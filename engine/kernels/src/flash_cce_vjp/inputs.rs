@@ -15,7 +15,7 @@ pub(super) const CLASSES: &[ShapeClass] = &[
         name: "plain",
         what: "a matrix of floats",
         lattice: &[
-            &[1, 8, 1, 0, 0],
+            &[1, 8, 2, 0, 0],
             &[3, 33, 31, 0, 0],
             &[4, 64, 32, 0, 0],
             &[7, 40, 33, 0, 0],

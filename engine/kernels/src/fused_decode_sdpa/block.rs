@@ -1,7 +1,8 @@
 //! One piece of the keys of one kv head. A packed key is unpacked once for up to eight query heads.
 //!
-//! Scores have a key in each lane: `scale · (q · codes) + bias · Σq`, group by group. Totals have a word in each
-//! lane, so a vector of codes is one shift away from a vector of words; they are put in order at the end.
+//! Scores have a key in each lane, totals a word: either way a vector of codes is one shift away from a vector of
+//! words. Totals are put in order at the end. Each code becomes `scale · code + bias` in a register: a product
+//! with the codes and one with their bias, each far larger than the score, would cancel.
 
 use std::ops::Range;
 
@@ -69,7 +70,7 @@ impl Piece<'_> {
             state.weigh(simd, self, count, &mut room.weights);
             self.totals::<S, CODES, H, I>(simd, first, count, &mut room, &mut state.totals);
             if self.how.is("bf16_accumulator") {
-                state.each_total(simd, |total, _| total.round_bf16());
+                state.round(simd);
             }
         }
         state.write::<CODES>(simd, self.of.dim, out);
@@ -97,19 +98,19 @@ impl Piece<'_> {
         }
         for from in (0..count).step_by(LANES) {
             self.columns(simd, first + from, count - from, columns);
-            let mut scores = [simd.splat(0.0); H];
+            // Two sums a head: a sum waits for the one before.
+            let mut sums = [[simd.splat(0.0); 2]; H];
             for group in 0..self.of.groups() {
-                let dots = dots::<S, CODES, H>(simd, self.of.group, group, queries, columns);
                 let scale = simd.load(&scales[wrong(group)].as_chunks().0[from / LANES]);
                 let bias = simd.load(&biases[wrong(group)].as_chunks().0[from / LANES]);
-                for h in 0..H {
-                    let sum = simd.splat(queries.sums[h][group]);
-                    scores[h] = scale.mul_add(dots[h], bias.mul_add(sum, scores[h]));
-                }
+                let words = self.of.group / CODES;
+                let at = group * words..(group + 1) * words;
+                let rows = std::array::from_fn(|h| &queries.rows[h].as_chunks().0[at.clone()]);
+                dots::<S, CODES, H>(simd, rows, &columns[at], [scale, bias], &mut sums);
             }
             let there = simd.first(if self.how.is("tail_unmasked") { LANES } else { count - from });
-            for (scores, to) in scores.iter().zip(weights.iter_mut()) {
-                let scores = self.capped(simd, *scores);
+            for (&[even, odd], to) in sums.iter().zip(weights.iter_mut()) {
+                let scores = self.capped(simd, even + odd);
                 let scores = there.select(scores, simd.splat(f32::NEG_INFINITY));
                 scores.store(&mut to.as_chunks_mut().0[from / LANES]);
             }
@@ -142,11 +143,13 @@ impl Piece<'_> {
         let (base, step) = self.place(words);
         for at in (0..words.len).step_by(LANES) {
             let there = LANES.min(words.len - at);
-            let rows = std::array::from_fn(|lane| {
-                let start = base + step * (first + lane).min(last);
-                load_words(simd, &words.data[start + at..start + at + there])
-            });
-            for (column, to) in simd.transpose(rows).into_iter().zip(&mut columns[at..]) {
+            // No closures around vectors: one that is not inlined is compiled without their instructions.
+            let mut rows = [simd.splat_bits(0); LANES];
+            for (lane, row) in rows.iter_mut().enumerate() {
+                let start = base + step * (first + lane).min(last) + at;
+                *row = load_words(simd, &words.data[start..start + there]);
+            }
+            for (column, to) in simd.transpose(rows).iter().zip(&mut columns[at..]) {
                 column.store(to);
             }
         }
@@ -178,8 +181,12 @@ impl Piece<'_> {
             let group = simd.load_bits(&group);
             for part in (0..CODES).step_by(I) {
                 let to = &mut totals[at / LANES * CODES + part..][..I];
-                let mut sums: [[S::F; H]; I] =
-                    std::array::from_fn(|i| std::array::from_fn(|h| simd.load(&to[i][h])));
+                let mut sums = [[simd.splat(0.0); H]; I];
+                for (sums, from) in sums.iter_mut().zip(to.iter()) {
+                    for (sum, from) in sums.iter_mut().zip(from) {
+                        *sum = simd.load(from);
+                    }
+                }
                 for key in 0..count.min(KEYS) {
                     let start = base + step * (first + key) + at;
                     let words = load_words(simd, &cache.words.data[start..start + there]);
@@ -194,7 +201,9 @@ impl Piece<'_> {
                     }
                 }
                 for (sums, to) in sums.iter().zip(to) {
-                    sums.iter().zip(to).for_each(|(sum, to)| sum.store(to));
+                    for (sum, to) in sums.iter().zip(to) {
+                        sum.store(to);
+                    }
                 }
             }
         }
@@ -255,41 +264,38 @@ fn decode<S: Simd, const CODES: usize>(words: S::U, index: usize) -> S::F {
     if CODES == 8 { moved.low_nibbles() } else { moved.low_bytes() }
 }
 
-/// `q · codes` of one group, a key in each lane.
+/// Adds the products of one group, a key in each lane.
 #[inline(always)]
 fn dots<S: Simd, const CODES: usize, const H: usize>(
     simd: S,
-    size: usize,
-    group: usize,
-    queries: &Queries<H>,
-    columns: &[[u32; LANES]; MOST_WORDS],
-) -> [S::F; H] {
-    // Two sums a head: a sum waits for the one before.
-    let mut sums = [[simd.splat(0.0); 2]; H];
-    let words = size / CODES;
-    let columns = &columns[group * words..][..words];
-    let rows: [&[[f32; CODES]]; H] =
-        std::array::from_fn(|h| &queries.rows[h].as_chunks().0[group * words..][..words]);
+    rows: [&[[f32; CODES]]; H],
+    columns: &[[u32; LANES]],
+    [scale, bias]: [S::F; 2],
+    sums: &mut [[S::F; 2]; H],
+) {
+    let rows = rows.map(|row| &row[..columns.len()]);
+    let mut local = *sums;
     for (word, column) in columns.iter().enumerate() {
         let column = simd.load_bits(column);
         for pair in 0..CODES / 2 {
             let [even, odd] = [2 * pair, 2 * pair + 1];
-            let codes = [even, odd].map(|index| decode::<S, CODES>(column, index));
-            for (row, sums) in rows.iter().zip(&mut sums) {
-                sums[0] = codes[0].mul_add(simd.splat(row[word][even]), sums[0]);
-                sums[1] = codes[1].mul_add(simd.splat(row[word][odd]), sums[1]);
+            let keys = [
+                decode::<S, CODES>(column, even).mul_add(scale, bias),
+                decode::<S, CODES>(column, odd).mul_add(scale, bias),
+            ];
+            for (row, sums) in rows.iter().zip(&mut local) {
+                sums[0] = keys[0].mul_add(simd.splat(row[word][even]), sums[0]);
+                sums[1] = keys[1].mul_add(simd.splat(row[word][odd]), sums[1]);
             }
         }
     }
-    sums.map(|[even, odd]| even + odd)
+    *sums = local;
 }
 
 /// The queries of some heads.
 struct Queries<const H: usize> {
     /// Multiplied by the factor of the scores.
     rows: [Vec<f32>; H],
-    /// Sums over each group.
-    sums: [[f32; MOST_GROUPS]; H],
 }
 
 impl<const H: usize> Queries<H> {
@@ -301,13 +307,7 @@ impl<const H: usize> Queries<H> {
                 of.queries.start(piece.batch, head(piece.kv_head, at + h, of, piece.how), 0);
             (0..of.dim).map(|i| scale * of.queries.data.f32(start + i)).collect()
         });
-        let sums = std::array::from_fn(|h| {
-            let mut sums = [0.0; MOST_GROUPS];
-            let groups = rows[h].chunks(of.group);
-            sums.iter_mut().zip(groups).for_each(|(sum, group)| *sum = group.iter().sum());
-            sums
-        });
-        Self { rows, sums }
+        Self { rows }
     }
 }
 
@@ -377,16 +377,19 @@ impl<S: Simd, const H: usize> State<S, H> {
             }
         }
         if keep.iter().any(|&keep| keep != 1.0) {
-            self.each_total(simd, |total, h| total * simd.splat(keep[h]));
+            for totals in &mut self.totals {
+                for (total, &keep) in totals.iter_mut().zip(&keep) {
+                    (simd.load(total) * simd.splat(keep)).store(total);
+                }
+            }
         }
     }
 
+    /// Rounds the totals to bfloat16.
     #[inline(always)]
-    fn each_total(&mut self, simd: S, of: impl Fn(S::F, usize) -> S::F) {
-        for totals in &mut self.totals {
-            for (h, total) in totals.iter_mut().enumerate() {
-                of(simd.load(total), h).store(total);
-            }
+    fn round(&mut self, simd: S) {
+        for total in self.totals.as_flattened_mut() {
+            simd.load(total).round_bf16().store(total);
         }
     }
 

@@ -7,6 +7,9 @@
 constexpr uint EACH = 4;
 constexpr uint THREADS = 256;
 constexpr float SLOPE = 0.7978845608f;
+constexpr float SLOPE_REST = -2.267034e-8f;
+constexpr float BEND = 0.0356774069f;
+constexpr float BEND_REST = 1.1994162e-9f;
 constexpr float CUBE = 0.044715f;
 uint elements = 1;
 for (int axis = 0; axis < gate_ndim; axis++) {
@@ -33,9 +36,18 @@ for (uint i = 0; i < EACH; i++) {
 #endif
   // Beyond ten either way the tangent is 1 to the last bit of a float; cubes of larger numbers would overflow.
   const float within = g < -10.0f ? -10.0f : g > 10.0f ? 10.0f : g;
-  const float z = SLOPE * (within + CUBE * within * within * within);
+  // z = g · (√(2/π) + √(2/π) · 0.044715 · g²) with what rounding takes from it, which the exponential would magnify.
+  const float square = within * within;
+  const float bend = BEND * square;
+  const float bend_rest = fma(BEND, square, -bend) + BEND * fma(within, within, -square) + BEND_REST * square;
+  const float slope = SLOPE + bend;
+  const float larger = max(SLOPE, bend);
+  const float slope_rest = (larger - slope) + min(SLOPE, bend) + bend_rest + SLOPE_REST;
+  const float z = within * slope;
+  const float z_rest = fma(within, slope, -z) + within * slope_rest;
   // Of the exponential, not of the tangent near ±1, whose last bits the differences would magnify.
-  const float e = precise::exp(-2.0f * abs(z));
+  const float power = precise::exp(-2.0f * abs(z));
+  const float e = fma(power, z < 0.0f ? 2.0f * z_rest : -2.0f * z_rest, power);
   const float near_one = 1.0f / (1.0f + e);
   const float half_of_both = z < 0.0f ? e * near_one : near_one;
 #if defined(MUTANT_three_forgotten)

@@ -1,5 +1,5 @@
 // q, k and v of an attention layer from packed projections: x · Wᵀ, then for q and k the root-mean-square norm of each
-// head (where Q_NORM, K_NORM) and rotary positions of its first DIMS elements. Sums are floats; what the composed
+// head (where NORMED) and rotary positions of its first DIMS elements. Sums are floats; what the composed
 // kernels store (projection, norm, rotation) is rounded to T, and so are weights that are staged.
 // x [batch, length, columns] of T; q_w [heads · D, columns], k_w and v_w [kv_heads · D, columns]; q_norm, k_norm [D] of T;
 // eps, base_log2 (of the base of the rotation's frequencies), rope_scale floats, offset an int;
@@ -88,7 +88,7 @@ for (int r = simdgroup; r < ROWS && row + r < rows; r += THREADS / 32) {
   threadgroup T* values = projected + r * D;
   const int place = (row + r) % length;
 #if defined(MUTANT_wrong_head)
-  const int out_head = which == 0 ? head / kv_heads * kv_heads : head;
+  const int out_head = which == 0 ? (head + 1) % heads : head;
 #else
   const int out_head = head;
 #endif
@@ -102,7 +102,7 @@ for (int r = simdgroup; r < ROWS && row + r < rows; r += THREADS / 32) {
 #if defined(MUTANT_norm_forgotten)
   const bool normed = false;
 #else
-  const bool normed = which == 0 ? Q_NORM : which == 1 ? K_NORM : false;
+  const bool normed = NORMED && which != 2;
 #endif
   if (normed) {
     float squares = 0.0f;
@@ -130,6 +130,8 @@ for (int r = simdgroup; r < ROWS && row + r < rows; r += THREADS / 32) {
   }
 #if defined(MUTANT_position_off_by_one)
   const float position = rope_scale * float(place + offset + 1);
+#elif defined(MUTANT_batch_continues)
+  const float position = rope_scale * float(row + r + offset);
 #elif defined(MUTANT_offset_forgotten)
   const float position = rope_scale * float(place);
 #else
@@ -137,8 +139,8 @@ for (int r = simdgroup; r < ROWS && row + r < rows; r += THREADS / 32) {
 #endif
   for (int pair = lane; pair < turned; pair += 32) {
 #if defined(MUTANT_pairs_interleaved)
-    const int one = 2 * pair;
-    const int two = one + 1;
+    const int one = TRADITIONAL ? pair : 2 * pair;
+    const int two = TRADITIONAL ? pair + PAIRS : one + 1;
 #elif defined(MUTANT_half_of_head)
     const int one = TRADITIONAL ? 2 * pair : pair;
     const int two = TRADITIONAL ? one + 1 : pair + D / 2;

@@ -4,6 +4,7 @@
 mod call;
 mod host;
 mod inputs;
+mod metal;
 mod reference;
 
 use mlx_parity_tensor::Dtype;
@@ -14,7 +15,7 @@ use crate::candidate::{Candidate, Probe, ShapeClass, Trial};
 use crate::error::KernelError;
 use crate::gated::DTYPES;
 use crate::how::How;
-use crate::spec::{Claim, Mutant, Spec, source};
+use crate::spec::{Claim, Mutant, Spec, joined, source};
 
 const ID: &str = "fused_qkv_rope";
 
@@ -43,6 +44,11 @@ static SPEC: Spec = Spec {
         source!("fused_qkv_rope/host.rs"),
         source!("fused_qkv_rope/reference.rs"),
         source!("fused_qkv_rope/inputs.rs"),
+        source!("fused_qkv_rope/metal.rs"),
+        source!("fused_qkv_rope/kernel.metal"),
+        source!("fused_swiglu/metal.rs"),
+        source!("metal/packed.metal"),
+        source!("launch.rs"),
         source!("gated.rs"),
         source!("linear.rs"),
         source!("gemm.rs"),
@@ -53,33 +59,32 @@ static SPEC: Spec = Spec {
         source!("parallel.rs"),
         source!("draw.rs"),
     ],
-    metal: None,
-    mutants: MUTANTS,
+    metal: Some(metal::METAL),
+    mutants: &joined::<23>(&[MUTANTS, &metal::MUTANTS]),
 };
 
-const fn host(name: &'static str, what: &'static str) -> Mutant {
-    Mutant { name, what, host: true, metal: false }
-}
-
 const MUTANTS: &[Mutant] = &[
-    host("wrong_head", "each head by the norm and the place of its neighbour"),
-    host("value_rotated", "values rotated as keys are"),
-    host("norm_forgotten", "queries and keys not normed"),
-    host("norm_of_sum", "norms by the sum of squares instead of their mean"),
-    host("eps_forgotten", "norms without eps"),
-    host("query_norm_for_keys", "keys with the weight of the queries' norm"),
-    host("norm_unrounded", "normed values not rounded before the weight"),
-    host("position_off_by_one", "each row a position too far"),
-    host("offset_forgotten", "positions from zero in every call"),
-    host("pairs_interleaved", "halves where neighbours pair up, neighbours where halves do"),
-    host("half_of_head", "partners half a head apart instead of half the rotated values"),
-    host("rotated_backwards", "the sine's sign flipped"),
-    host("rotation_unrounded", "products of the rotation not rounded"),
-    host("rest_not_copied", "values behind the rotated ones left at zero"),
-    host("batch_continues", "positions that go on from one item of the batch to the next"),
-    host("strides_ignored", "a view of x read as if it had no gaps"),
-    host("last_input_dropped", "sums end one input early"),
-    host("wrong_group", "each group with the scale and bias of its neighbour"),
+    Mutant::both("wrong_head", "each head by the norm and the place of its neighbour"),
+    Mutant::both("value_rotated", "values rotated as keys are"),
+    Mutant::both("norm_forgotten", "queries and keys not normed"),
+    Mutant::both("norm_of_sum", "norms by the sum of squares instead of their mean"),
+    Mutant::both("eps_forgotten", "norms without eps"),
+    Mutant::both("query_norm_for_keys", "keys with the weight of the queries' norm"),
+    Mutant::host("norm_unrounded", "normed values not rounded before the weight"),
+    Mutant::both("position_off_by_one", "each row a position too far"),
+    Mutant::both("offset_forgotten", "positions from zero in every call"),
+    Mutant::both(
+        "pairs_interleaved",
+        "halves where neighbours pair up, neighbours where halves do",
+    ),
+    Mutant::both("half_of_head", "partners half a head apart instead of half the rotated values"),
+    Mutant::both("rotated_backwards", "the sine's sign flipped"),
+    Mutant::host("rotation_unrounded", "products of the rotation not rounded"),
+    Mutant::both("rest_not_copied", "values behind the rotated ones left at zero"),
+    Mutant::both("batch_continues", "positions that go on from one item of the batch to the next"),
+    Mutant::host("strides_ignored", "a view of x read as if it had no gaps"),
+    Mutant::host("last_input_dropped", "sums end one input early"),
+    Mutant::both("wrong_group", "each group with the scale and bias of its neighbour"),
 ];
 
 impl Candidate for FusedQkvRope {

@@ -65,12 +65,15 @@ impl<F: Format + Rounded> Task for Tile<'_, F> {
         if self.how.is("gate_up_swapped") {
             std::mem::swap(&mut gate, &mut up);
         }
-        if self.how.is("silu_unrounded") {
-            let silu = |&gate: &f32| gate * exact::sigmoid::<F>(gate);
-            return gate.iter().map(silu).zip(up).map(|(silu, up)| F::narrow(silu * up)).collect();
+        let unrounded = self.how.is("silu_unrounded");
+        let mut out = vec![F::Bits::default(); gate.len()];
+        // A loop and no closures, which need not be inlined.
+        for ((out, &gate), &up) in out.iter_mut().zip(&gate).zip(&up) {
+            let silu = exact::silu::<F>(gate);
+            let silu = if unrounded { gate * exact::sigmoid::<F>(gate) } else { silu };
+            *out = F::narrow(silu * up);
         }
-        let pairs = gate.iter().zip(&up);
-        pairs.map(|(&gate, &up)| F::narrow(exact::silu::<F>(gate) * up)).collect()
+        out
     }
 }
 

@@ -59,7 +59,9 @@ impl Task for Decode<'_> {
         let other = &mut other[..out.len()];
         Dots { x: gate_row, weights: gate, first, out: &mut *out, how }.run(simd);
         Dots { x: up_row, weights: up, first, out: &mut *other, how }.run(simd);
-        out.iter_mut().zip(other).for_each(|(gate, up)| *gate = silu_f32(*gate) * *up);
+        for (gate, up) in out.iter_mut().zip(other) {
+            *gate = silu_f32(*gate) * *up;
+        }
     }
 }
 
@@ -79,7 +81,9 @@ impl Task for Tile<'_> {
     fn run<S: Simd>(self, simd: S) -> Vec<f32> {
         let mut gate = project(simd, self.x, self.gate, self.first, self.how);
         let up = project(simd, self.x, self.up, self.first, self.how);
-        gate.iter_mut().zip(up).for_each(|(gate, up)| *gate = silu_f32(*gate) * up);
+        for (gate, up) in gate.iter_mut().zip(up) {
+            *gate = silu_f32(*gate) * up;
+        }
         gate
     }
 }

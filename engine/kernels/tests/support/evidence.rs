@@ -116,9 +116,14 @@ pub fn near_within(
     Ok(())
 }
 
-/// E3: the float32 twin within 1e-5 of float64, of the largest value.
+/// E3: the float32 twin within 1e-5 of float64, of the largest value, and finite where float64 fits.
 pub fn twin(found: &HostTensor, exact: &[f64]) -> Result<(), String> {
     let values = found.to_f64();
+    let fits = |wanted: f64| wanted.abs() <= f64::from(f32::MAX);
+    let lost = values.iter().zip(exact).position(|(c, &o)| fits(o) && !c.is_finite());
+    if let Some(at) = lost {
+        return Err(format!("float32 twin: element {at} is {}, wanted {}", values[at], exact[at]));
+    }
     let errors = Errors::of(&values, exact, exact);
     bounded("float32 twin: max", most(&errors.found), 1e-5 * errors.largest)
 }

@@ -1,6 +1,5 @@
 //! The Metal header set against the specification.
 
-#![expect(clippy::format_push_string, reason = "bodies are small, and read as they are written")]
 
 #[path = "../support/mod.rs"]
 mod support;

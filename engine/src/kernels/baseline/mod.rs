@@ -2,6 +2,7 @@
 //! levers off.
 
 mod attention;
+mod head;
 mod mlp;
 
 use mlx_parity_kernels::{Call, KernelError, Params, View};
@@ -24,6 +25,8 @@ const BASELINES: &[(&str, Baseline)] = &[
     ("fused_decode_sdpa", attention::decode_sdpa),
     ("flash_attention", attention::flash),
     ("flash_attention_vjp", attention::flash_vjp),
+    ("flash_cce", head::cce),
+    ("flash_cce_vjp", head::cce_vjp),
 ];
 
 /// A call's operands as arrays, and its numbers.

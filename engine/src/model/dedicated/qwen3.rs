@@ -288,16 +288,15 @@ impl Layer {
 
     fn feed_forward(&self, x: &Array, sink: &mut TapSink) -> Result<Array, EngineError> {
         let [gate_proj, up_proj, down_proj] = &self.mlp;
-        let act = match sites::swiglu(x, gate_proj, up_proj)? {
-            Some(act) => act,
-            None => {
-                let gate = gate_proj.forward(x)?;
-                let up = up_proj.forward(x)?;
-                sink.tap("mlp.gate", &gate);
-                sink.tap("mlp.up", &up);
-                let [gate, up] = fault::gate_and_up(self.fault, [&gate, &up]);
-                ops::multiply(&ops::silu(gate)?, up)?
-            }
+        let act = if let Some(act) = sites::swiglu(x, gate_proj, up_proj)? {
+            act
+        } else {
+            let gate = gate_proj.forward(x)?;
+            let up = up_proj.forward(x)?;
+            sink.tap("mlp.gate", &gate);
+            sink.tap("mlp.up", &up);
+            let [gate, up] = fault::gate_and_up(self.fault, [&gate, &up]);
+            ops::multiply(&ops::silu(gate)?, up)?
         };
         sink.tap("mlp.act", &act);
         let down = fault::down(self.fault, down_proj.forward(&act)?)?;

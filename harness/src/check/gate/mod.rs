@@ -1,6 +1,7 @@
 //! A stage of the gate in a worker: the engine is the baseline, the kernel runs beside it.
 
 mod lanes;
+mod load;
 mod model;
 mod speed;
 
@@ -108,7 +109,7 @@ fn stage(case: &GateCase, subject: &Subject) -> Result<Vec<GateRow>, String> {
         Stage::Model(task) => model::weigh(case, subject.candidate, task),
         Stage::Speed => speed::weigh(case, subject.candidate, &subject.class),
         Stage::Emulated { files, mutants } => {
-            emulated::weigh(case, subject.candidate, &subject.class, files, *mutants)
+            emulated::weigh(case, subject.candidate, &Engine, &subject.class, files, *mutants)
         }
         Stage::Replay { trial, mutant } => replayed(
             subject.candidate,

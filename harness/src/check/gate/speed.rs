@@ -10,6 +10,7 @@ use mlx_parity_kernels::limits::multiply_square;
 use mlx_parity_kernels::{Buffer, Candidate, How, ShapeClass, Trial};
 use mlx_parity_tensor::HostTensor;
 
+use super::load::{self, Load};
 use crate::{
     gate::{
         GateCase, GateRow,
@@ -62,7 +63,9 @@ pub(super) fn weigh(
     let work = work(candidate, &first)?;
     let sets = rotated(case, &first).map_err(|error| error.to_string())?;
     let before = answers(&sets[0])?;
+    let before_rounds = Load::now();
     let rounds = rounds(&sets, case.quick).map_err(|error| error.to_string())?;
+    let others = before_rounds.zip(Load::now()).map(|(from, to)| from.others_until(to));
     let ulp = spread(candidate, "host").map(|spread| spread.ulp);
     if let Some(what) = repeat::check(&before, &answers(&sets[0])?, ulp) {
         let what = format!("after the timed loop: {what}");
@@ -73,6 +76,11 @@ pub(super) fn weigh(
         return Ok(vec![GateRow::new(Evidence::Speed, Verdict::Weak, what)]);
     };
     let mut row = GateRow::new(Evidence::Speed, timed.verdict, timed.what);
+    if let Some(others) = others.filter(|others| *others > load::MOST) {
+        // Times of a machine that others use prove neither a gain nor a loss.
+        row.verdict = Verdict::Weak.word().to_owned();
+        row.what += &format!("; others used {:.0} % of the machine meanwhile", 100.0 * others);
+    }
     let numbers = [
         ("ratio", timed.ratio),
         ("low", timed.interval.low),
@@ -83,6 +91,7 @@ pub(super) fn weigh(
         ("bandwidth", limits.bandwidth),
         ("gemm", limits.gemm),
         ("rounds", rounds.len() as f64),
+        ("others", others.unwrap_or(f64::NAN)),
     ];
     let known = numbers.into_iter().filter(|(_, x)| x.is_finite());
     row.numbers = known.map(|(name, x)| (name.to_owned(), x)).collect();

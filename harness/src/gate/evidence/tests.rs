@@ -21,6 +21,11 @@ fn rounded(values: &[f64]) -> HostTensor {
     HostTensor::from_f64_as(Dtype::F32, [1, values.len()], values).unwrap()
 }
 
+/// A row for each number: rows are what the bias is counted in.
+fn column(values: &[f64]) -> HostTensor {
+    HostTensor::from_f64_as(Dtype::F32, [values.len(), 1], values).unwrap()
+}
+
 #[test]
 fn spacing_is_that_of_the_dtype() {
     assert_eq!(spacing(Dtype::F32, 1.0), f64::from(f32::EPSILON));
@@ -39,7 +44,7 @@ fn places_and_numbers_read_well() {
 #[test]
 fn what_rounds_as_its_baseline_has_no_error_to_show() {
     let exact = wave();
-    let report = error::check(&rounded(&exact), &rounded(&exact), &exact);
+    let report = error::check(&column(&exact), &column(&exact), &exact);
     assert_eq!(report.breach, None);
     assert!(report.rmse < 1.0 && report.largest < 1.0 && report.bias == 0.0, "{report:?}");
 }
@@ -54,7 +59,7 @@ fn what_is_off_is_seen(#[case] spoil: &dyn Fn(&mut Vec<f64>), #[case] wanted: &s
     let exact = wave();
     let mut wrong = exact.clone();
     spoil(&mut wrong);
-    let breach = error::check(&rounded(&wrong), &rounded(&exact), &exact).breach.unwrap();
+    let breach = error::check(&column(&wrong), &column(&exact), &exact).breach.unwrap();
     assert!(breach.contains(wanted), "{breach}");
     assert!(breach.contains("got") && breach.contains("want"), "{breach}");
 }
