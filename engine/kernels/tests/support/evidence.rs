@@ -50,15 +50,17 @@ impl Errors {
         bounded("max", most(&self.found), 2.0 * most(&self.baseline) + floor)
     }
 
-    /// |mean(c − o)| within four standard errors of a mean of errors like the baseline's or of one rounding.
-    fn unbiased(&self, dtype: Dtype) -> Result<(), String> {
+    /// |mean(c − o)| within four standard errors of a mean of errors like the baseline's or of one rounding. The elements
+    /// of a row, `width` of them, share roundings (of a norm, of a sum of weights), so that a row counts once.
+    fn unbiased(&self, dtype: Dtype, width: usize) -> Result<(), String> {
         let count = self.found.len().max(1) as f64;
+        let rows = count / width as f64;
         let mean = |of: &[f64]| of.iter().sum::<f64>() / count;
         let spread = rmse(&self.baseline).max(ulp(dtype, self.largest));
         bounded(
             "bias",
             mean(&self.found).abs(),
-            mean(&self.baseline).abs() + 4.0 * spread / count.sqrt(),
+            mean(&self.baseline).abs() + 4.0 * spread / rows.sqrt(),
         )
     }
 }
@@ -104,8 +106,8 @@ pub fn near_within(
     let whole = Errors::of(&values, baseline, exact);
     let floor = floor * ulp(dtype, whole.largest);
     whole.hold(dtype, floor)?;
-    whole.unbiased(dtype)?;
     let width = found.shape().last().copied().unwrap_or(1).max(1);
+    whole.unbiased(dtype, width)?;
     let rows = values.chunks(width).zip(baseline.chunks(width)).zip(exact.chunks(width));
     for (at, ((found, baseline), exact)) in rows.enumerate() {
         let row = Errors::of(found, baseline, exact);
