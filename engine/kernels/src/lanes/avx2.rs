@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "most names are intrinsics"))]
 
 use std::arch::x86_64::*;
+use std::mem::transmute;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Shl, Shr, Sub};
 
 use super::{F32s, LANES, Mask, Simd, Task, U32s};
@@ -25,7 +26,7 @@ pub(crate) struct M([__m256i; 2]);
 macro_rules! simd {
     ($($body:tt)*) => {
         // SAFETY: an `Avx2` exists only where the processor has these instructions, and vectors and masks
-        // come from one. Pointers are made from references to sixteen elements, and move by half of them.
+        // come from one. What is transmuted has the size of its vectors, and every bit pattern is one.
         unsafe { $($body)* }
     };
 }
@@ -123,10 +124,7 @@ impl F32s for F {
 
     #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
-        simd!({
-            _mm256_storeu_ps(to.as_mut_ptr(), self.0[0]);
-            _mm256_storeu_ps(to.as_mut_ptr().add(8), self.0[1]);
-        });
+        *to = simd!(transmute(self.0));
     }
     #[inline(always)]
     fn mul_add(self, by: Self, plus: Self) -> Self {
@@ -166,10 +164,8 @@ impl F32s for F {
     }
     #[inline(always)]
     fn store_f16(self, to: &mut [u16; LANES]) {
-        simd!({
-            _mm_storeu_si128(to.as_mut_ptr().cast(), _mm256_cvtps_ph::<0>(self.0[0]));
-            _mm_storeu_si128(to.as_mut_ptr().add(8).cast(), _mm256_cvtps_ph::<0>(self.0[1]));
-        });
+        let halves = simd!([_mm256_cvtps_ph::<0>(self.0[0]), _mm256_cvtps_ph::<0>(self.0[1])]);
+        *to = simd!(transmute(halves));
     }
     #[inline(always)]
     fn lookup(self, index: U) -> Self {
@@ -194,10 +190,7 @@ impl U32s for U {
     }
     #[inline(always)]
     fn store(self, to: &mut [u32; LANES]) {
-        simd!({
-            _mm256_storeu_si256(to.as_mut_ptr().cast(), self.0[0]);
-            _mm256_storeu_si256(to.as_mut_ptr().add(8).cast(), self.0[1]);
-        });
+        *to = simd!(transmute(self.0));
     }
     #[inline(always)]
     fn floats(self) -> F {
@@ -239,8 +232,7 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn load(self, from: &[f32; LANES]) -> F {
-        let at = from.as_ptr();
-        F(simd!([_mm256_loadu_ps(at), _mm256_loadu_ps(at.add(8))]))
+        F(simd!(transmute(*from)))
     }
     #[inline(always)]
     fn splat_bits(self, of: u32) -> U {
@@ -248,16 +240,12 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn load_bits(self, from: &[u32; LANES]) -> U {
-        let at = from.as_ptr();
-        U(simd!([_mm256_loadu_si256(at.cast()), _mm256_loadu_si256(at.add(8).cast())]))
+        U(simd!(transmute(*from)))
     }
     #[inline(always)]
     fn load_f16(self, from: &[u16; LANES]) -> F {
-        let at = from.as_ptr();
-        F(simd!([
-            _mm256_cvtph_ps(_mm_loadu_si128(at.cast())),
-            _mm256_cvtph_ps(_mm_loadu_si128(at.add(8).cast())),
-        ]))
+        let halves: [__m128i; 2] = simd!(transmute(*from));
+        both!(F, _mm256_cvtph_ps, halves)
     }
     #[inline(always)]
     fn transpose(self, rows: [U; LANES]) -> [U; LANES] {

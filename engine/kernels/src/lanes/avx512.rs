@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "most names are intrinsics"))]
 
 use std::arch::x86_64::*;
+use std::mem::transmute;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Shl, Shr, Sub};
 
 use super::{F32s, LANES, Mask, Simd, Task, U32s};
@@ -24,7 +25,7 @@ pub(crate) struct M(__mmask16);
 macro_rules! simd {
     ($($body:tt)*) => {
         // SAFETY: an `Avx512` exists only where the processor has these instructions, and vectors and masks
-        // come from one. Pointers are made from references to sixteen elements.
+        // come from one. What is transmuted has the size of its vector, and every bit pattern is one.
         unsafe { $($body)* }
     };
 }
@@ -116,7 +117,7 @@ impl F32s for F {
 
     #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
-        simd!(_mm512_storeu_ps(to.as_mut_ptr(), self.0));
+        *to = simd!(transmute(self.0));
     }
     #[inline(always)]
     fn mul_add(self, by: Self, plus: Self) -> Self {
@@ -156,7 +157,7 @@ impl F32s for F {
     }
     #[inline(always)]
     fn store_f16(self, to: &mut [u16; LANES]) {
-        simd!(_mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtps_ph::<0>(self.0)));
+        *to = simd!(transmute(_mm512_cvtps_ph::<0>(self.0)));
     }
     #[inline(always)]
     fn lookup(self, index: U) -> Self {
@@ -187,7 +188,7 @@ impl U32s for U {
     }
     #[inline(always)]
     fn store(self, to: &mut [u32; LANES]) {
-        simd!(_mm512_storeu_si512(to.as_mut_ptr().cast(), self.0));
+        *to = simd!(transmute(self.0));
     }
     #[inline(always)]
     fn floats(self) -> F {
@@ -240,7 +241,7 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn load(self, from: &[f32; LANES]) -> F {
-        F(simd!(_mm512_loadu_ps(from.as_ptr())))
+        F(simd!(transmute(*from)))
     }
     #[inline(always)]
     fn splat_bits(self, of: u32) -> U {
@@ -248,11 +249,11 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn load_bits(self, from: &[u32; LANES]) -> U {
-        U(simd!(_mm512_loadu_si512(from.as_ptr().cast())))
+        U(simd!(transmute(*from)))
     }
     #[inline(always)]
     fn load_f16(self, from: &[u16; LANES]) -> F {
-        F(simd!(_mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast()))))
+        F(simd!(_mm512_cvtph_ps(transmute(*from))))
     }
     #[inline(always)]
     fn transpose(self, rows: [U; LANES]) -> [U; LANES] {
