@@ -182,18 +182,13 @@ impl<'a> Planner<'a> {
                     class: class.name.to_owned(),
                     digest: digest.clone(),
                 };
-                cells.push(self.cell(candidate, cell, trials_only)?);
+                cells.push(self.cell(candidate, cell, trials_only));
             }
         }
         Ok(cells)
     }
 
-    fn cell(
-        &self,
-        candidate: &dyn Candidate,
-        cell: Cell,
-        trials_only: bool,
-    ) -> Result<Planned, PlanError> {
+    fn cell(&self, candidate: &dyn Candidate, cell: Cell, trials_only: bool) -> Planned {
         let mut stages = vec![Stage::Trials];
         let mut absent = Vec::new();
         if !trials_only {
@@ -213,7 +208,7 @@ impl<'a> Planner<'a> {
             stages.push(Stage::Speed);
         }
         let case = |stage| self.case(&cell, stage);
-        Ok(Planned { cases: stages.into_iter().map(case).collect(), cell, absent })
+        Planned { cases: stages.into_iter().map(case).collect(), cell, absent }
     }
 
     fn case(&self, cell: &Cell, stage: Stage) -> Case {

@@ -36,6 +36,9 @@ const SPEC: Spec = Spec {
     sources: &[
         source!("fused_geglu/mod.rs"),
         source!("fused_geglu/host.rs"),
+        source!("fused_geglu/inputs.rs"),
+        source!("fused_geglu/reference.rs"),
+        source!("draw.rs"),
         source!("fused_geglu/metal.rs"),
         source!("fused_geglu/kernel.metal"),
         source!("launch.rs"),

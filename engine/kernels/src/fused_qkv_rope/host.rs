@@ -25,9 +25,9 @@ const ABREAST: usize = 8;
 /// instructions asked for.
 pub(super) fn run(of: &Qkv<'_>, how: How, out: &mut [Out<'_>]) -> Result<(), KernelError> {
     match out {
-        [Out::F32(q), Out::F32(k), Out::F32(v)] => qkv(F32, of, how, [q, k, v]),
-        [Out::F16(q), Out::F16(k), Out::F16(v)] => qkv(F16, of, how, [q, k, v]),
-        [Out::Bf16(q), Out::Bf16(k), Out::Bf16(v)] => qkv(Bf16, of, how, [q, k, v]),
+        [Out::F32(q), Out::F32(k), Out::F32(v)] => qkv(F32, of, how, &mut [q, k, v]),
+        [Out::F16(q), Out::F16(k), Out::F16(v)] => qkv(F16, of, how, &mut [q, k, v]),
+        [Out::Bf16(q), Out::Bf16(k), Out::Bf16(v)] => qkv(Bf16, of, how, &mut [q, k, v]),
         _ => Err(malformed("wanted three results of one dtype".into())),
     }
 }
@@ -36,7 +36,7 @@ fn qkv<F: Format + Rounded>(
     format: F,
     of: &Qkv<'_>,
     how: How,
-    out: [&mut [F::Bits]; 3],
+    out: &mut [&mut [F::Bits]; 3],
 ) -> Result<(), KernelError> {
     let (heads, rows) = (of.heads(), of.batch * of.rows);
     let fits = |(out, heads): (&&mut [F::Bits], usize)| out.len() == rows * heads * of.head_dim;
