@@ -208,7 +208,7 @@ fn a_worker_that_dies_is_a_crash() {
 #[case::no_bad_path(&["--ids", IDS], "--bad <PATH>")]
 #[case::no_input(&["--bad", "l2:kv8"], "--ids, --text or --prompt")]
 #[case::unknown_path(&["--bad", "l9", "--ids", IDS], "l1")]
-#[case::kernels(&["--bad", "kernels=swiglu", "--ids", IDS], "no kernels yet")]
+#[case::kernels(&["--bad", "kernels=swiglu", "--ids", IDS], "neither l1")]
 #[case::unknown_fault(&["--bad", "fault:typo", "--ids", IDS], "typo")]
 #[case::too_wide_a_group(&["--bad", "l2:kv8g64", "--ids", IDS], "64")]
 #[case::not_an_id(&["--bad", "l2:kv8", "--ids", "one,two"], "`one` is no token id")]

@@ -86,8 +86,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case("glassllm-f32@kv8", "neither l1 nor l2")]
-    #[case("glassllm-f32@kernels=all", "no kernels yet")]
+    #[case("glassllm-f32@kv8", "neither l1")]
+    #[case("glassllm-f32@kernels=all", "neither l1")]
     fn a_composition_that_is_none_is_refused(#[case] text: &str, #[case] wanted: &str) {
         let error = text.parse::<Source>().unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");

@@ -156,7 +156,9 @@ impl Store {
             return Err(StoreError::NoSuchCell { filter: filter.to_owned() });
         }
         let taken: Vec<Entry> = taken.into_iter().cloned().collect();
-        taken.iter().try_for_each(|entry| self.supported(entry))?;
+        // What turns nothing on needs no run behind it.
+        let promoted = taken.iter().filter(|entry| entry.decision == Decision::Promote);
+        promoted.into_iter().try_for_each(|entry| self.supported(entry))?;
         let mut accepted = self.accepted()?;
         taken.iter().cloned().for_each(|entry| accepted.put(entry));
         // The accepted file first: killed in between, a decision waits that was taken, and can be taken again.
