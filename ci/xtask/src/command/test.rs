@@ -3,10 +3,8 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Seek as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -45,8 +43,6 @@ impl Test {
 struct Check {
     name: &'static str,
     command: Command,
-    /// What runs at the same time; what it says is shown when both have ended.
-    beside: Option<Command>,
 }
 
 /// How a step ended.
@@ -60,38 +56,10 @@ impl Check {
     fn run(mut self) -> Result<Report> {
         eprintln!("\n── {}: {}", self.name, process::shown(&self.command));
         let start = Instant::now();
-        let cannot = || format!("cannot start step {}", self.name);
-        let beside = self.beside.take().map(Beside::start).transpose().with_context(cannot)?;
-        let status = self.command.status().with_context(cannot)?;
-        let mut failure = (!status.success()).then(|| status.to_string());
-        if let Some(beside) = beside {
-            failure = failure.or(beside.finish()?);
-        }
+        let status = self.command.status();
+        let status = status.with_context(|| format!("cannot start step {}", self.name))?;
+        let failure = (!status.success()).then(|| status.to_string());
         Ok(Report { name: self.name, failure, time: start.elapsed() })
-    }
-}
-
-/// A command that runs while another does.
-struct Beside {
-    shown: String,
-    child: Child,
-    said: File,
-}
-
-impl Beside {
-    fn start(mut command: Command) -> std::io::Result<Self> {
-        let said = tempfile::tempfile()?;
-        let child = command.stdout(said.try_clone()?).stderr(said.try_clone()?).spawn()?;
-        Ok(Self { shown: process::shown(&command), child, said })
-    }
-
-    /// Waits for it, shows what it said, and says how it failed.
-    fn finish(mut self) -> Result<Option<String>> {
-        let status = self.child.wait()?;
-        self.said.rewind()?;
-        eprintln!("\n── beside it: {}", self.shown);
-        std::io::copy(&mut self.said, &mut std::io::stderr())?;
-        Ok((!status.success()).then(|| status.to_string()))
     }
 }
 
@@ -99,24 +67,17 @@ fn checks(layout: &Layout, test_args: &[OsString]) -> Result<Vec<Check>> {
     let cargo = |name, args: &[&str]| {
         let mut command = cargo::command(layout);
         command.args(args);
-        Check { name, command, beside: None }
+        Check { name, command }
     };
     let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
     // The harness without the engine must build where there is no MLX.
     let no_mlx = ["check", "--package", "mlx-parity", "--no-default-features", "--all-targets"];
-    let build = cargo("build", &["test", "--workspace", "--no-run"]);
-    // The harness waits for its workers most of the time; the tests of all else fit beside it.
-    let mut test = cargo("test", &["test", "--package", "mlx-parity", "--no-fail-fast"]);
-    let others = ["test", "--workspace", "--exclude", "mlx-parity", "--no-fail-fast"];
-    let mut others = cargo("test", &others).command;
-    for command in [&mut test.command, &mut others] {
-        command.args(test_args);
-    }
-    test.beside = Some(others);
+    let mut test = cargo("test", &["test", "--workspace", "--no-fail-fast"]);
+    test.command.args(test_args);
     let mut doc = cargo("doc", &["doc", "--workspace", "--no-deps"]);
     doc.command.env("RUSTDOCFLAGS", "--deny warnings");
     let mut checks =
-        vec![cargo("fmt", &["fmt", "--all", "--check"]), cargo("clippy", &lints), build, test, doc];
+        vec![cargo("fmt", &["fmt", "--all", "--check"]), cargo("clippy", &lints), test, doc];
     checks.push(cargo("no MLX", &no_mlx));
     checks.extend(python_test_folders(layout)?.iter().map(|folder| python_tests(layout, folder)));
     Ok(checks)
@@ -126,7 +87,7 @@ fn python_tests(layout: &Layout, folder: &PathBuf) -> Check {
     let mut command = Command::new(layout.python());
     command.current_dir(layout.root()).args(["-m", "unittest", "discover", "--start-directory"]);
     command.arg(folder);
-    Check { name: "python", command, beside: None }
+    Check { name: "python", command }
 }
 
 /// The folders under `oracles` that hold `test_*.py`.
@@ -167,7 +128,7 @@ mod tests {
     fn a_step_that_fails_is_named_with_its_status() {
         let mut command = Command::new("sh");
         command.args(["-c", "exit 7"]);
-        let report = Check { name: "doomed", command, beside: None }.run().expect("sh starts");
+        let report = Check { name: "doomed", command }.run().expect("sh starts");
         let text = summary(&[report]);
         assert!(text.contains("doomed   FAILED"), "{text}");
         assert!(text.contains("exit status: 7"), "{text}");
@@ -175,15 +136,8 @@ mod tests {
 
     #[test]
     fn a_step_that_succeeds_held() {
-        let fine = Check { name: "fine", command: Command::new("true"), beside: None };
-        assert!(fine.run().expect("starts").failure.is_none());
-    }
-
-    #[test]
-    fn what_fails_beside_a_step_fails_the_step() {
-        let beside = Some(Command::new("false"));
-        let step = Check { name: "two", command: Command::new("true"), beside };
-        assert!(step.run().expect("starts").failure.is_some());
+        let report = Check { name: "fine", command: Command::new("true") }.run().expect("starts");
+        assert!(report.failure.is_none());
     }
 
     #[test]
