@@ -98,7 +98,9 @@ impl FromStr for Spelled {
 /// `fused_swiglu=on`; whether there is such a kernel is for the engine to say.
 fn lever(text: &str) -> Result<&str, String> {
     match text.split_once('=') {
-        Some((id, position)) if !id.is_empty() && !position.is_empty() && !text.contains(',') => Ok(text),
+        Some((id, position)) if !id.is_empty() && !position.is_empty() && !text.contains(',') => {
+            Ok(text)
+        }
         _ => Err(format!("`+{text}` is no lever such as +fused_swiglu=on")),
     }
 }

@@ -1,7 +1,8 @@
 //! One libtest test per case: `cargo test --test parity l1::gemma3` filters, nextest shows each.
 //!
 //! MLX runs in worker processes, never on test threads. A case whose model is not provisioned is
-//! *ignored*, which no runner counts as a pass; so is one that needs more memory than a test machine has.
+//! *ignored*, which no runner counts as a pass; so is one that needs more memory than a test machine has, and
+//! the part of tier meta that `verify --quick` leaves out: `cargo xtask verify` and the nightly run all of it.
 
 use std::{
     path::Path,
@@ -114,9 +115,10 @@ fn trial(suite: &Arc<Suite>, case: Case) -> Trial {
         Kind::Trajectory(trajectory) => trajectory.large,
         _ => false,
     };
+    let slow = matches!(&case.kind, Kind::Meta(meta) if !meta.quick);
     let not_frozen = case.not_frozen().is_some();
     let name = case.id.replace('/', "::");
     let suite = Arc::clone(suite);
     Trial::test(name, move || suite.run(&case))
-        .with_ignored_flag(large || not_frozen || !provisioned)
+        .with_ignored_flag(large || slow || not_frozen || !provisioned)
 }

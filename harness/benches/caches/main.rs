@@ -59,7 +59,9 @@ fn main() {
 }
 
 fn settings(arguments: Vec<String>) -> Result<Settings> {
-    let settings = Settings { rounds: 9, prompt: 512, tokens: 64, models: Vec::new(), levers: String::new() }.read(arguments)?;
+    let settings =
+        Settings { rounds: 9, prompt: 512, tokens: 64, models: Vec::new(), levers: String::new() }
+            .read(arguments)?;
     ensure!(settings.levers.is_empty(), "kernels have no lever here");
     Ok(settings)
 }

@@ -38,7 +38,8 @@ fn main() {
 }
 
 fn settings(arguments: Vec<String>) -> Result<Settings> {
-    let settings = Settings { rounds: 9, prompt: 128, tokens: 128, models: Vec::new(), levers: String::new() };
+    let settings =
+        Settings { rounds: 9, prompt: 128, tokens: 128, models: Vec::new(), levers: String::new() };
     let mut settings = settings.read(arguments)?;
     if settings.models.is_empty() {
         settings.models = MODELS.map(str::to_owned).to_vec();
