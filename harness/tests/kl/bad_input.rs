@@ -25,7 +25,7 @@ fn a_text_without_positions(#[case] text: &str, #[case] wanted: &str) {
 #[case::no_file(&["--student", FACTS, "--text", "absent.txt"], "absent.txt")]
 #[case::no_student(&["--text", "LICENSE"], "--student")]
 #[case::unknown_model(&["--student", "glasslm", "--text", "LICENSE"], "no registered model")]
-#[case::kernels(&["--composition", "kernels=swiglu", "--text", "LICENSE"], "no kernels yet")]
+#[case::kernels(&["--composition", "kernels=swiglu", "--text", "LICENSE"], "neither l1")]
 #[case::composition(&["--student", "glassllm-f32@l2:kv7", "--text", "LICENSE"], "bits 2 to 6 or 8")]
 #[case::said_twice(
     &["--student", "glassllm-f32@l1", "--composition", "l2:kv8", "--text", "LICENSE"],
