@@ -126,6 +126,9 @@ impl<'a> Differences<'a> {
         let mut wider: Option<Vec<f64>> = None;
         for exponent in STEPS {
             let h = self.scale * 2_f64.powi(-(2 * exponent + 1));
+            if h < self.subject.finest() {
+                break;
+            }
             let (up, down) = (self.at(trial, h)?, self.at(trial, -h)?);
             let central = slope(&up, &down, 2.0 * h);
             if let Some(wider) = &wider {
@@ -136,10 +139,12 @@ impl<'a> Differences<'a> {
             wider = Some(central);
         }
         let [forward, central, five_point] = found;
+        let noise = f64::EPSILON * norm(weights, self.base.iter().copied());
+        let noise = if noise.is_finite() { noise } else { 0.0 };
         Ok([
-            plateau(&forward, weights, wanted / 16.0),
-            plateau(&central, weights, wanted / 256.0),
-            plateau(&five_point, weights, 0.0),
+            plateau(&forward, weights, noise, wanted / 16.0),
+            plateau(&central, weights, noise, wanted / 256.0),
+            plateau(&five_point, weights, noise, 0.0),
         ])
     }
 }
@@ -184,14 +189,15 @@ pub(super) fn norm(weights: &[f64], values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// The smallest of the steps whose results differ from both neighbours' by no more than `enough` of their size,
-/// or nearly as little as any.
-fn plateau(steps: &[(f64, Vec<f64>)], weights: &[f64], enough: f64) -> Plateau {
+/// or nearly as little as any. Where small steps change the outputs by a few of their last digits, neighbours agree
+/// by chance: `noise`, what rounding may change the outputs by, over the step counts as a difference too.
+fn plateau(steps: &[(f64, Vec<f64>)], weights: &[f64], noise: f64, enough: f64) -> Plateau {
     let between = |a: usize, b: usize| {
         let pairs = steps[a].1.iter().zip(&steps[b].1);
         norm(weights, pairs.map(|(a, b)| a - b))
     };
-    let spreads: Vec<(usize, f64)> = (1..steps.len() - 1)
-        .map(|at| (at, between(at, at - 1).max(between(at, at + 1))))
+    let spreads: Vec<(usize, f64)> = (1..steps.len().saturating_sub(1))
+        .map(|at| (at, between(at, at - 1).max(between(at, at + 1)) + noise / steps[at].0))
         // `max` drops NaN: both neighbours must have given a number.
         .filter(|(at, _)| between(*at, at - 1).is_finite() && between(*at, at + 1).is_finite())
         .collect();
@@ -203,7 +209,8 @@ fn plateau(steps: &[(f64, Vec<f64>)], weights: &[f64], enough: f64) -> Plateau {
     let Some(&(at, spread)) = spreads.iter().rev().find(flat) else {
         return Plateau { step: f64::NAN, spread: f64::NAN };
     };
-    let spread = if spread == 0.0 { 0.0 } else { spread / size(at) };
+    // A slope of nothing at all is certain.
+    let spread = if size(at) == 0.0 { 0.0 } else { spread / size(at) };
     Plateau { step: steps[at].0, spread }
 }
 

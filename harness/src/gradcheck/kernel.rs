@@ -184,6 +184,11 @@ impl Differentiable for Fused {
         &self.outputs
     }
 
+    /// Operands are float32 at most, multiples of 2⁻⁸ below 8: smaller steps are rounded away.
+    fn finest(&self) -> f64 {
+        2_f64.powi(-20)
+    }
+
     fn value(&self, operands: &[HostTensor]) -> Result<Vec<f64>, GradError> {
         let results = self.forward.reference(&self.at(operands)?.call())?;
         Ok(results.into_iter().next().unwrap_or_default())

@@ -42,6 +42,11 @@ pub trait Differentiable {
     /// [`GradError`] where the operands cannot be answered.
     fn value(&self, operands: &[HostTensor]) -> Result<Vec<f64>, GradError>;
 
+    /// The smallest step that [`value`](Self::value) sees in full, where it reads less than float64.
+    fn finest(&self) -> f64 {
+        0.0
+    }
+
     /// Σ cotangent · ∂output/∂operand for each operand of [`wrt`](Self::wrt), as the subject computes it on
     /// operands and cotangents that lie in memory as `layout` says.
     ///

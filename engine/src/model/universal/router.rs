@@ -8,7 +8,7 @@
 
 use mlx_rs::{Array, Dtype};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, op};
 use crate::ops::{self, Axes, SliceAxis};
 
 /// How a router chooses.
@@ -140,7 +140,7 @@ impl Picked {
     }
 }
 
-/// The positions of the largest along the last axis.
+/// The positions of the largest along the last axis, with no gradient, as mlx-lm's routers have them.
 fn positions(values: &Array, side: Side, picks: i32) -> Result<Array, EngineError> {
     let width = values.dim(-1);
     let (order, range) = match side {
@@ -152,7 +152,8 @@ fn positions(values: &Array, side: Side, picks: i32) -> Result<Array, EngineErro
             (ops::argpartition(values, -picks, -1)?, SliceAxis::range(width - picks, width))
         }
     };
-    slice_axis(&order, -1, range)
+    let picked = slice_axis(&order, -1, range)?;
+    op("stop_gradient", mlx_rs::stop_gradient(&picked))
 }
 
 /// The largest of each row of `weights` and where they stand.
