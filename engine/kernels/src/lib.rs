@@ -4,6 +4,13 @@
 //! One folder per kernel: what it claims (`mod.rs`), how it computes (`host.rs`, `kernel.metal`), what is
 //! right (`reference.rs`, float64), where it is tried (`inputs.rs`) and how it can be wrong (its mutants).
 
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(
+        clippy::missing_transmute_annotations,
+        reason = "vectors to arrays of as many bytes: the types stand beside each, in signatures"
+    )
+)]
 #![expect(
     clippy::inline_always,
     reason = "a task is compiled for each set of instructions by inlining"
