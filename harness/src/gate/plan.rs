@@ -136,12 +136,12 @@ pub fn plan(root: &Root, here: &Fingerprint, asked: &Asked) -> Result<Plan, Plan
     let chosen = candidates(&asked.kernels)?;
     let mut plan = Plan::default();
     for candidate in &chosen {
-        plan.cells.extend(planner.cells(*candidate, false)?);
+        plan.cells.extend(planner.cells(*candidate, false));
     }
     let wanted = chosen.iter().filter_map(|candidate| candidate.spec().backward);
     for id in wanted.filter(|id| !chosen.iter().any(|one| one.spec().id == *id)) {
         if let Some(backward) = mlx_parity_kernels::candidate(id) {
-            plan.backwards.extend(planner.cells(backward, true)?);
+            plan.backwards.extend(planner.cells(backward, true));
         }
     }
     Ok(plan)
@@ -165,11 +165,7 @@ impl<'a> Planner<'a> {
         Ok(Self { root, place: place(here), asked, models, prompts, registry })
     }
 
-    fn cells(
-        &self,
-        candidate: &'static dyn Candidate,
-        trials_only: bool,
-    ) -> Result<Vec<Planned>, PlanError> {
+    fn cells(&self, candidate: &'static dyn Candidate, trials_only: bool) -> Vec<Planned> {
         let spec = candidate.spec();
         let digest = spec.digest();
         let mut cells = Vec::new();
@@ -185,7 +181,7 @@ impl<'a> Planner<'a> {
                 cells.push(self.cell(candidate, cell, trials_only));
             }
         }
-        Ok(cells)
+        cells
     }
 
     fn cell(&self, candidate: &dyn Candidate, cell: Cell, trials_only: bool) -> Planned {
