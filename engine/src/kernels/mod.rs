@@ -3,7 +3,7 @@
 //!
 //! A kernel is on by default only where the accepted ledger promotes it for this machine, dtype and class
 //! of shapes, and its sources are those that were promoted. A [`Policy`] says which levers a
-//! [`Decoder`](crate::Decoder) may pull; models offer their calls through [`sites`].
+//! [`Decoder`](crate::Decoder) may pull; models offer their calls through `sites`.
 
 mod baseline;
 mod counters;

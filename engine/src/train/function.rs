@@ -47,7 +47,7 @@ impl<'scope> Scope<'scope, '_> {
     /// with regard to the inputs at `arguments`, in ascending order.
     ///
     /// # Errors
-    /// What `function` fails with; [`EngineError::Op`] where MLX throws, as for a first output that is
+    /// What `function` fails with; [`EngineError::Op`](crate::EngineError::Op) where MLX throws, as for a first output that is
     /// no scalar.
     pub fn value_and_grad(
         &self,
@@ -82,7 +82,7 @@ impl<'scope> Scope<'scope, '_> {
     /// output.
     ///
     /// # Errors
-    /// What `function` fails with; [`EngineError::Op`] where MLX throws, as for cotangents of other
+    /// What `function` fails with; [`EngineError::Op`](crate::EngineError::Op) where MLX throws, as for cotangents of other
     /// shapes.
     pub fn vjp(
         &self,
@@ -105,7 +105,7 @@ impl<'scope> Scope<'scope, '_> {
     /// the rest again.
     ///
     /// # Errors
-    /// [`EngineError::Op`] where MLX throws.
+    /// [`EngineError::Op`](crate::EngineError::Op) where MLX throws.
     pub fn checkpoint(
         &self,
         function: impl Fn(&[Array]) -> Result<Vec<Array>> + 'scope,
@@ -141,7 +141,7 @@ impl Function {
     /// evaluate their arrays.
     ///
     /// # Errors
-    /// [`EngineError::Op`] where MLX throws.
+    /// [`EngineError::Op`](crate::EngineError::Op) where MLX throws.
     pub fn with_vjp(
         forward: impl Fn(&[Array]) -> Result<Vec<Array>> + 'static,
         backward: impl Fn(&[Array], &[Array], &[Array]) -> Result<Vec<Array>> + 'static,
@@ -161,7 +161,7 @@ impl Function {
     /// The outputs of inputs.
     ///
     /// # Errors
-    /// What the function fails with; [`EngineError::Op`] where MLX throws.
+    /// What the function fails with; [`EngineError::Op`](crate::EngineError::Op) where MLX throws.
     pub fn call(&self, inputs: &[Array]) -> Result<Vec<Array>> {
         let inputs = Vector::of(inputs);
         let mut outputs = Vector::new();

@@ -92,7 +92,7 @@ pub fn load(path: &Path) -> Result<Vec<Case>, CaseError> {
 /// tier below `cases`.
 ///
 /// # Errors
-/// As [`load`].
+/// As `load`.
 pub fn uncovered(cases: &Path) -> Result<BTreeMap<String, String>, CaseError> {
     let mut all = BTreeMap::new();
     for path in toml_dir::files(&cases.join(Tier::Vjp.name()))? {
