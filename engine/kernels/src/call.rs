@@ -46,7 +46,9 @@ impl Data<'_> {
 /// An array as it lies in memory: its first element is the first of `data`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct View<'a> {
-    /// The memory, from the first element on.
+    /// The memory, from the first element on. Empty, but of its dtype, where a call is planned whose operands are not
+    /// computed yet: what [`Candidate::supported`](crate::Candidate::supported), `class` and `results` say of it rests on
+    /// shapes and dtypes.
     pub data: Data<'a>,
     /// Extents.
     pub shape: &'a [usize],

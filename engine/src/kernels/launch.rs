@@ -1,11 +1,12 @@
 //! Calls of kernels on arrays.
 
-use mlx_parity_kernels::{Buffer, Call, Candidate, How, KernelError, Params, candidate};
+use mlx_parity_kernels::{Call, Candidate, How, KernelError, Params, candidate};
 use mlx_rs::Array;
 
 use super::counters;
 use super::defaults::promotes;
-use super::host::{Lent, adopt};
+use super::deferred::Deferred;
+use super::host::Lent;
 use super::policy::{Switch, active};
 use crate::compiled::is_tracing;
 use crate::error::EngineError;
@@ -13,7 +14,7 @@ use crate::error::EngineError;
 /// Operands by name.
 pub(super) type Operands<'a> = [(&'static str, &'a Array)];
 
-/// Runs a kernel by its id.
+/// Runs a kernel by its id on operands that are evaluated first; its results are not yet.
 ///
 /// # Errors
 /// [`EngineError::Lever`] for an id that no kernel has, [`EngineError::Kernel`] for a call that it does
@@ -30,7 +31,8 @@ pub fn run(
     })?;
     crate::compiled::custom_kernel_allowed(candidate.spec().id)?;
     let lent = lend(operands)?;
-    execute(candidate, &called(operands, &lent, params), how)
+    candidate.supported(&called(operands, &lent, params.clone()))?;
+    enqueue(candidate, operands, &lent, params, how)
 }
 
 /// Shows the call that [`run`] would make to `look`.
@@ -46,7 +48,7 @@ pub fn call<T>(
     Ok(look(&called(operands, &lent, params)))
 }
 
-/// Offers the call of a kernel with so many rows: its results, or none where the composed ops are to
+/// Offers the call of a kernel with so many rows: its results, which MLX computes when it gets to them, or none where the composed ops are to
 /// compute them.
 ///
 /// # Errors
@@ -71,7 +73,8 @@ pub(super) fn offer(
             Ok(None)
         };
     }
-    let lent = lend(operands)?;
+    let lent: Vec<Lent> =
+        operands.iter().map(|(_, array)| Lent::planned(array)).collect::<Result<_, _>>()?;
     let call = called(operands, &lent, params);
     match candidate.supported(&call) {
         Err(error) if forced => return Err(error.into()),
@@ -85,7 +88,8 @@ pub(super) fn offer(
         return Ok(None);
     }
     let how = lever.mutant.map_or(How::new(), |mutant| How::new().mutated(mutant));
-    Ok(Some(execute(candidate, &call, how)?))
+    let params = call.params;
+    Ok(Some(enqueue(candidate, operands, &lent, params, how)?))
 }
 
 /// Whether [`offer`] would look at a call at all: asked before its operands are put together.
@@ -119,23 +123,20 @@ fn called<'a>(operands: &Operands<'_>, lent: &'a [Lent], params: Params) -> Call
     Call { operands: named.collect(), params }
 }
 
-fn execute(
-    candidate: &dyn Candidate,
-    call: &Call<'_>,
+/// Puts a call that the kernel takes into MLX's graph.
+fn enqueue(
+    candidate: &'static dyn Candidate,
+    operands: &Operands<'_>,
+    lent: &[Lent],
+    params: Params,
     how: How,
 ) -> Result<Vec<Array>, EngineError> {
-    let id = candidate.spec().id;
-    let results = candidate.results(call)?;
-    let zeros = |(dtype, shape): &(_, Vec<usize>)| {
-        let buffer = Buffer::zeros(*dtype, shape.iter().product());
-        buffer.ok_or_else(|| KernelError::Malformed {
-            kernel: id,
-            what: format!("a result in {dtype}"),
-        })
-    };
-    let mut buffers = results.iter().map(zeros).collect::<Result<Vec<_>, _>>()?;
-    candidate.run(call, how, &mut buffers.iter_mut().map(Buffer::out).collect::<Vec<_>>())?;
-    counters::count(id, candidate.class(call));
-    let shapes = results.iter().map(|(_, shape)| shape);
-    buffers.into_iter().zip(shapes).map(|(buffer, shape)| adopt(buffer, shape)).collect()
+    let call = called(operands, lent, params);
+    let results = candidate.results(&call)?;
+    let ran = counters::counter(candidate.spec().id, candidate.class(&call));
+    let params = call.params;
+    let named = operands.iter().zip(lent).map(|((name, _), lent)| (*name, lent.dtype()));
+    let deferred =
+        Deferred { candidate, operands: named.collect(), params, how, results, ran };
+    deferred.enqueue(&lent.iter().map(Lent::array).collect::<Vec<_>>())
 }

@@ -8,6 +8,7 @@
 mod baseline;
 mod counters;
 mod defaults;
+mod deferred;
 mod host;
 mod launch;
 mod policy;

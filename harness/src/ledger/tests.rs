@@ -17,7 +17,7 @@ impl Project {
         fs::create_dir_all(dir.path().join("goldens")).unwrap();
         fs::write(dir.path().join("goldens/models.toml"), "").unwrap();
         let root = Root::find(Some(dir.path())).unwrap();
-        Self { store: Store::new(&root), dir }
+        Self { store: Store { in_ci: false, ..Store::new(&root) }, dir }
     }
 }
 
@@ -64,6 +64,15 @@ fn decisions_wait_until_they_are_accepted() {
         .map(|f| f.file_name())
         .collect();
     assert_eq!(left.len(), 3, "{left:?}");
+}
+
+#[test]
+fn nothing_is_accepted_in_continuous_integration() {
+    let Project { store, .. } = Project::new();
+    store.propose([entry("decode", Verdict::Missing)]).unwrap();
+    let store = Store { in_ci: true, ..store };
+    assert!(matches!(store.accept(""), Err(StoreError::InCi)));
+    assert!(store.accepted().unwrap().entries().is_empty());
 }
 
 #[test]

@@ -101,6 +101,9 @@ fn targets(
     let (Data::I32(data), true) = (view.data, view.shape == [rows]) else {
         return Err(malformed(format!("`targets` are not int32 [{rows}]")));
     };
+    if data.is_empty() {
+        return Ok(Vec::new());
+    }
     let targets: Vec<i32> = view.offsets().map(|at| data[at]).collect();
     let known = |&target: &i32| {
         target == IGNORED || usize::try_from(target).is_ok_and(|target| target < classes)

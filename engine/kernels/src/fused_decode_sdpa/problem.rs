@@ -105,7 +105,7 @@ fn rows<'a>(name: &str, view: &View<'a>, shape: [usize; 4]) -> Result<Rows<Data<
     }
     let strides = [a, b, c];
     let reach: usize = shape.iter().zip(strides).map(|(&extent, by)| (extent - 1) * by).sum();
-    if reach + shape[3] > view.data.len() {
+    if !view.data.is_empty() && reach + shape[3] > view.data.len() {
         return malformed(format!("`{name}` reaches behind its {} elements", view.data.len()));
     }
     Ok(Rows { data: view.data, strides, len: shape[3] })
