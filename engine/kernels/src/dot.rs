@@ -1,7 +1,9 @@
 //! Projections of a single row by packed matrices of 4 or 8 bits, read once as they lie.
 //!
 //! A vector holds sixteen consecutive words of one output's row; its j-th codes meet the activations that
-//! were laid out the same way. `Σ (scale·code + bias)·x` becomes `Σ_g scale_g·Σ code·x + Σ_g bias_g·Σ x`.
+//! were laid out the same way. With m, the code in the middle, `Σ (scale·code + bias)·x` becomes
+//! `Σ_g scale_g·Σ (code − m)·x + Σ_g (bias_g + m·scale_g)·Σ x`: weights lie about 0, so that with codes as they are the
+//! two sums would cancel.
 
 use crate::affine::Packed;
 use crate::how::How;
@@ -101,15 +103,16 @@ fn dot<S: Simd, const BITS: u32>(
     let per = 32 / BITS as usize;
     let mut total = simd.splat(0.0);
     let mut offset = simd.splat(0.0);
+    let middle = simd.splat(middle(BITS));
     let mut blocks = words.chunks(LANES).zip(x.x.chunks_exact(per));
     let last = words.len() * per / x.group - 1;
     for (eight, sums) in x.sums.iter().enumerate() {
         let at = eight * LOOKED_UP;
-        let biases = simd
-            .first((last + 1 - at).min(LOOKED_UP))
-            .select(simd.load(lanes_at(biases, at)), simd.splat(0.0));
-        offset = biases.mul_add(simd.load(sums), offset);
         let scales = simd.load(lanes_at(scales, at));
+        let biases = scales.mul_add(middle, simd.load(lanes_at(biases, at)));
+        let biases =
+            simd.first((last + 1 - at).min(LOOKED_UP)).select(biases, simd.splat(0.0));
+        offset = biases.mul_add(simd.load(sums), offset);
         for (groups, (words, x)) in x.groups.iter().zip(&mut blocks) {
             let sum = codes_by_x::<S, BITS>(simd, words, x);
             let scale = scales.lookup(simd.load_bits(groups));
@@ -119,18 +122,24 @@ fn dot<S: Simd, const BITS: u32>(
     (total + offset).sum()
 }
 
-/// `Σ_j code_j · x_j` of each word.
+/// The code in the middle of those there are.
+const fn middle(bits: u32) -> f32 {
+    (1_u32 << (bits - 1)) as f32
+}
+
+/// `Σ_j (code_j − m) · x_j` of each word.
 #[inline(always)]
 fn codes_by_x<S: Simd, const BITS: u32>(simd: S, words: &[u32], x: &[[f32; LANES]]) -> S::F {
     let mut codes = match words.first_chunk() {
         Some(words) => simd.load_bits(words),
         None => simd.load_bits_first(words),
     };
+    let middle = simd.splat(middle(BITS));
     let mut sums = [simd.splat(0.0); 2];
     for pair in x.chunks_exact(2) {
         for (sum, x) in sums.iter_mut().zip(pair) {
             let numbers = if BITS == 4 { codes.low_nibbles() } else { codes.low_bytes() };
-            *sum = numbers.mul_add(simd.load(x), *sum);
+            *sum = (numbers - middle).mul_add(simd.load(x), *sum);
             codes = codes >> BITS;
         }
     }

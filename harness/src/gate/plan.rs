@@ -238,7 +238,7 @@ impl<'a> Planner<'a> {
     fn task(&self, name: &str, base: &Spelled) -> Result<ModelTask, String> {
         let entry = self.registry.get(name).ok_or_else(|| format!("no model `{name}`"))?;
         let folder = entry.ready(self.root).map_err(|error| format!("{name}: {error}"))?;
-        let most = if self.asked.quick { 2 } else { self.prompts.len() };
+        let most = if self.asked.quick { 1 } else { self.prompts.len() };
         Ok(ModelTask {
             name: name.to_owned(),
             folder,

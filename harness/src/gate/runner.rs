@@ -104,10 +104,11 @@ pub fn gate(
     observer.planned(&here, &plan, rows);
     record.rows().iter().for_each(|row| observer.row(row));
     let (alone, together) = jobs(&plan, record.rows());
+    let (alone, together) = (vec![alone.as_slice()], groups(&together));
     let mut failed = None;
-    for (jobs, workers) in [(&together, options.workers), (&alone, 1)] {
+    for (groups, workers) in [(together, options.workers), (alone, 1)] {
         let pool = PoolOptions { program: options.program.clone(), workers, limit: options.limit };
-        worker::run(jobs, &pool, |row| {
+        worker::run_groups(&groups, &pool, |row| {
             observer.row(&row);
             if let Err(error) = record.push(row) {
                 failed.get_or_insert(error);
@@ -143,23 +144,40 @@ fn cases(plan: &Plan) -> impl Iterator<Item = &Case> {
     plan.cells.iter().chain(&plan.backwards).flat_map(|planned| &planned.cases)
 }
 
-/// Jobs without rows yet: those that measure time, and the others, those of one model together.
+/// Jobs without rows yet: those that measure time, and the others, those of one model together and ahead, since they take
+/// longest.
 fn jobs(plan: &Plan, done: &[Row]) -> (Vec<Job>, Vec<Job>) {
     let left = cases(plan).filter(|case| !done.iter().any(|row| row.case == case.id));
     let jobs = left.filter_map(job);
-    let stage = |job: &Job| match &job.case.kind {
-        Kind::Gate(of) => Some(of.stage.clone()),
-        _ => None,
-    };
     let (alone, mut together): (Vec<_>, Vec<_>) =
-        jobs.partition(|job| stage(job) == Some(Stage::Speed));
-    together.sort_by_key(|job| match stage(job) {
-        Some(Stage::Trials) => (0, String::new()),
-        Some(Stage::Power { .. }) => (1, String::new()),
-        Some(Stage::Model(task)) => (2, task.name),
+        jobs.partition(|job| matches!(stage(job), Some(Stage::Speed)));
+    together.sort_by_key(|job| match (model(job), stage(job)) {
+        (Some(model), _) => (0, model),
+        (None, Some(Stage::Emulated { .. })) => (1, String::new()),
+        (None, Some(Stage::Power { .. })) => (2, String::new()),
         _ => (3, String::new()),
     });
     (alone, together)
+}
+
+/// Jobs that lie together because they ask one model in one composition, each as a group; others alone.
+fn groups(jobs: &[Job]) -> Vec<&[Job]> {
+    jobs.chunk_by(|a, b| model(a).is_some() && model(a) == model(b)).collect()
+}
+
+const fn stage(job: &Job) -> Option<&Stage> {
+    match &job.case.kind {
+        Kind::Gate(of) => Some(&of.stage),
+        _ => None,
+    }
+}
+
+/// The model that a job asks, and how it computes.
+fn model(job: &Job) -> Option<String> {
+    match stage(job)? {
+        Stage::Model(task) => Some(format!("{} {}", task.name, task.base)),
+        _ => None,
+    }
 }
 
 fn open_record(

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::child::serve;
 pub(crate) use self::process::how_it_ended;
 pub use self::{
-    pool::{PoolOptions, run},
+    pool::{PoolOptions, run, run_groups},
     process::{AskError, Ended, Worker, WorkerError, probe},
 };
 use crate::{

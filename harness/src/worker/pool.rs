@@ -29,11 +29,17 @@ pub struct PoolOptions {
 
 /// Runs every job and gives each row to `emit`, in the order they come. A job is one case; its rows
 /// are complete whatever happens to the worker.
-pub fn run(jobs: &[Job], options: &PoolOptions, mut emit: impl FnMut(Row)) {
-    let queue = Mutex::new(jobs.iter());
+pub fn run(jobs: &[Job], options: &PoolOptions, emit: impl FnMut(Row)) {
+    let each: Vec<&[Job]> = jobs.chunks(1).collect();
+    run_groups(&each, options, emit);
+}
+
+/// The same; jobs of a group share what a worker remembers, and are run by one, in their order.
+pub fn run_groups(groups: &[&[Job]], options: &PoolOptions, mut emit: impl FnMut(Row)) {
+    let queue = Mutex::new(groups.iter());
     let (rows, incoming) = channel();
     thread::scope(|scope| {
-        for _ in 0..options.workers.min(jobs.len()) {
+        for _ in 0..options.workers.min(groups.len()) {
             let (queue, rows) = (&queue, rows.clone());
             scope.spawn(move || slot(queue, options, &rows));
         }
@@ -44,17 +50,19 @@ pub fn run(jobs: &[Job], options: &PoolOptions, mut emit: impl FnMut(Row)) {
     });
 }
 
-/// One slot: takes cases until none is left, and starts a new worker after each death.
-fn slot(queue: &Mutex<std::slice::Iter<'_, Job>>, options: &PoolOptions, rows: &Sender<Row>) {
+/// One slot: takes groups of cases until none is left, and starts a new worker after each death.
+fn slot(queue: &Mutex<std::slice::Iter<'_, &[Job]>>, options: &PoolOptions, rows: &Sender<Row>) {
     let mut worker = None;
     loop {
         // A slot that panicked holds no case, so the queue is as good as before.
         let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
-        let Some(job) = next else { return };
-        run_one(&mut worker, job, options, &mut |row| {
-            // The receiver outlives the scope.
-            let _ = rows.send(row);
-        });
+        let Some(group) = next else { return };
+        for job in *group {
+            run_one(&mut worker, job, options, &mut |row| {
+                // The receiver outlives the scope.
+                let _ = rows.send(row);
+            });
+        }
     }
 }
 

@@ -171,8 +171,8 @@ impl Head<'_> {
         let delta = out.chunks_exact(d).zip(cotangent.chunks_exact(d));
         let forgotten = self.how.is("delta_forgotten");
         let delta = delta.map(|(out, given)| {
-            let sum: f32 = out.iter().zip(given).map(|(out, given)| out * given).sum();
-            if forgotten { 0.0 } else { sum }
+            let products = out.iter().zip(given).map(|(out, given)| f64::from(*out) * f64::from(*given));
+            if forgotten { 0.0 } else { products.sum::<f64>() as f32 }
         });
         let (lse, delta) = (lse.collect(), delta.collect());
         let columns = |of: &[f32]| panels_of_columns(Matrix::new(of, rows, d), QUERIES);
@@ -190,6 +190,9 @@ impl Head<'_> {
     }
 
     /// Adds what a block of queries gives.
+    ///
+    /// The logarithm of a row's sum is rounded, by as much as its size, and that error would be in every weight of the
+    /// row. Weights are therefore summed first, and divided by their sum.
     #[inline(always)]
     fn block<S: Simd>(
         &self,
@@ -207,6 +210,18 @@ impl Head<'_> {
         let end = visible.iter().map(|of| of.1).max().unwrap_or(0);
         let mut weights = vec![0.0; rows.count * KEYS];
         let mut slopes = vec![0.0; rows.count * KEYS];
+        let mut sums = vec![0.0; rows.count];
+        for tile in (start..end).step_by(KEYS) {
+            scores(simd, &rows.queries, rows.count, d, &laid.keys, tile, &mut weights);
+            for (row, &visible) in visible.iter().enumerate() {
+                let weights = &mut weights[row * KEYS..][..KEYS];
+                self.weigh(simd, weights, rows.lse[row]);
+                hide(tile, visible, weights);
+                sums[row] += sum(simd, weights);
+            }
+        }
+        let given = self.how.is("max_not_subtracted");
+        let parts: Vec<f32> = sums.iter().map(|sum| if given { 1.0 } else { 1.0 / sum }).collect();
         for tile in (start..end).step_by(KEYS) {
             let stale = tile > start && self.how.is("stale_tile");
             let staged = if stale { tile - KEYS } else { tile };
@@ -215,7 +230,8 @@ impl Head<'_> {
             for (row, &visible) in visible.iter().enumerate() {
                 let at = row * KEYS..(row + 1) * KEYS;
                 let (weights, slopes) = (&mut weights[at.clone()], &mut slopes[at]);
-                self.slope(simd, weights, slopes, rows.lse[row], rows.delta[row]);
+                self.weigh(simd, weights, rows.lse[row]);
+                slope(simd, weights, slopes, parts[row], rows.delta[row]);
                 hide(tile, visible, weights);
                 hide(tile, visible, slopes);
             }
@@ -249,27 +265,36 @@ impl Head<'_> {
         (start + usize::from(skips), range.end - usize::from(cut))
     }
 
-    /// Turns scores (without their scale) and dP of a row's tile into weights and slopes of the scores.
+    /// Turns scores (without their scale) of a row's tile into weights, near those that sum to 1.
     #[inline(always)]
-    fn slope<S: Simd>(
-        &self,
-        simd: S,
-        weights: &mut [f32],
-        slopes: &mut [f32],
-        lse: f32,
-        delta: f32,
-    ) {
+    fn weigh<S: Simd>(&self, simd: S, scores: &mut [f32], lse: f32) {
         let how = self.how;
         let scale = self.of.forward.scale * if how.is("scale_off") { 1.01 } else { 1.0 };
         let lse = if how.is("max_not_subtracted") { 0.0 } else { lse };
-        let (scale, lse, delta) = (simd.splat(scale), simd.splat(-lse), simd.splat(delta));
+        let (scale, lse) = (simd.splat(scale), simd.splat(-lse));
         for at in (0..KEYS).step_by(LANES) {
-            let weight = exp(simd, simd.load(lanes_at(weights, at)).mul_add(scale, lse));
-            weight.store(lanes_at_mut(weights, at));
-            let slope = weight * (simd.load(lanes_at(slopes, at)) - delta);
-            slope.store(lanes_at_mut(slopes, at));
+            let weight = exp(simd, simd.load(lanes_at(scores, at)).mul_add(scale, lse));
+            weight.store(lanes_at_mut(scores, at));
         }
     }
+}
+
+/// Multiplies the weights of a row's tile by `part`, and turns dP into slopes of the scores.
+#[inline(always)]
+fn slope<S: Simd>(simd: S, weights: &mut [f32], slopes: &mut [f32], part: f32, delta: f32) {
+    let (part, delta) = (simd.splat(part), simd.splat(delta));
+    for at in (0..KEYS).step_by(LANES) {
+        let weight = simd.load(lanes_at(weights, at)) * part;
+        weight.store(lanes_at_mut(weights, at));
+        let slope = weight * (simd.load(lanes_at(slopes, at)) - delta);
+        slope.store(lanes_at_mut(slopes, at));
+    }
+}
+
+#[inline(always)]
+fn sum<S: Simd>(simd: S, of: &[f32]) -> f32 {
+    let add = |sum: S::F, at| sum + simd.load(lanes_at(of, at));
+    (0..KEYS).step_by(LANES).fold(simd.splat(0.0), add).sum()
 }
 
 /// Some rows of one head of a view, in float32.

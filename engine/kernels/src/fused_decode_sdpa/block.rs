@@ -264,7 +264,7 @@ fn decode<S: Simd, const CODES: usize>(words: S::U, index: usize) -> S::F {
     if CODES == 8 { moved.low_nibbles() } else { moved.low_bytes() }
 }
 
-/// Adds the products of one group, a key in each lane.
+/// Adds the products of one group, a key in each lane. They are summed alone first: short sums err less.
 #[inline(always)]
 fn dots<S: Simd, const CODES: usize, const H: usize>(
     simd: S,
@@ -274,7 +274,7 @@ fn dots<S: Simd, const CODES: usize, const H: usize>(
     sums: &mut [[S::F; 2]; H],
 ) {
     let rows = rows.map(|row| &row[..columns.len()]);
-    let mut local = *sums;
+    let mut local = [[simd.splat(0.0); 2]; H];
     for (word, column) in columns.iter().enumerate() {
         let column = simd.load_bits(column);
         for pair in 0..CODES / 2 {
@@ -289,7 +289,9 @@ fn dots<S: Simd, const CODES: usize, const H: usize>(
             }
         }
     }
-    *sums = local;
+    for (sums, local) in sums.iter_mut().zip(local) {
+        *sums = [sums[0] + local[0], sums[1] + local[1]];
+    }
 }
 
 /// The queries of some heads.

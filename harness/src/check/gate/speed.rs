@@ -24,7 +24,9 @@ use crate::{
 };
 
 /// Time that the rounds of a cell may take, beyond the fewest there must be.
-const BUDGET: Duration = Duration::from_millis(1500);
+const BUDGET: Duration = Duration::from_millis(1000);
+/// The same in a quick run, which has too few rounds where that is not enough.
+const QUICK: Duration = Duration::from_millis(150);
 /// Most rounds.
 const MOST: usize = 60;
 /// Bytes of operands to rotate through: beyond the last cache of any machine in use.
@@ -121,7 +123,8 @@ fn bytes(trial: &Trial) -> usize {
 
 /// The call with its operands at as many places in memory as make the caches forget the first.
 fn rotated(case: &GateCase, trial: &Trial) -> Result<Vec<Prepared>, EngineError> {
-    let sets = (ROTATED / bytes(trial).max(1) + 1).clamp(2, SETS);
+    let most = if case.quick { 2 } else { SETS };
+    let sets = (ROTATED / bytes(trial).max(1) + 1).clamp(2, most);
     (0..sets).map(|_| Prepared::new(&case.kernel, &trial.call())).collect()
 }
 
@@ -131,11 +134,11 @@ fn rounds(sets: &[Prepared], quick: bool) -> Result<Vec<Round>, EngineError> {
         time(|| set.composed())?;
         time(|| set.fused(How::new()))?;
     }
-    let budget = if quick { BUDGET / 3 } else { BUDGET };
+    let (budget, fewest) = if quick { (QUICK, 2) } else { (BUDGET, ROUNDS) };
     let started = Instant::now();
     let mut rounds = Vec::new();
     let mut at = 0;
-    while rounds.len() < ROUNDS || (rounds.len() < MOST && started.elapsed() < budget) {
+    while rounds.len() < fewest || (rounds.len() < MOST && started.elapsed() < budget) {
         let mut times = [0.0; 3];
         let mut lanes = [0, 1, 2];
         for i in (1..lanes.len()).rev() {

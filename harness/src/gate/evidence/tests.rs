@@ -78,6 +78,25 @@ fn a_row_of_many_is_held_to_its_own_bound() {
 }
 
 #[test]
+fn a_row_in_which_the_baseline_was_lucky_has_the_usual_bound() {
+    let exact: Vec<f64> = (0..8 * 64).map(|i| f64::from(i).cos()).collect();
+    let tensor = |values: &[f64]| HostTensor::from_f64_as(Dtype::F32, [8, 64], values).unwrap();
+    let off = |by: &dyn Fn(usize) -> f64| {
+        let sign = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
+        let values: Vec<f64> =
+            exact.iter().enumerate().map(|(i, x)| x + sign(i) * by(i / 64)).collect();
+        tensor(&values)
+    };
+    let baseline = off(&|row| if row == 5 { 0.0 } else { 4e-6 });
+    let check = |size: f64| error::check(&off(&|_| size), &baseline, &exact).breach;
+    assert_eq!(check(6e-6), None);
+    assert!(check(12e-6).is_some());
+    let own = off(&|row| if row == 5 { 12e-6 } else { 1e-6 });
+    let breach = error::check(&own, &baseline, &exact).breach.unwrap();
+    assert!(breach.contains("[5]") || breach.starts_with("max"), "{breach}");
+}
+
+#[test]
 fn a_nan_breaks_every_bound() {
     let exact = [1.0, 2.0, 3.0];
     let nan = f32s(&[1.0, f32::NAN, 3.0]);
