@@ -51,6 +51,8 @@ const ROWS: &[Row] = &[
     row("fused_geglu_vjp", "prefill", &[128, 2816], Dtype::F32, true),
     row("fused_qkv_rope", "prefill-q4", QKV, Dtype::F32, false),
     row("fused_qkv_rope", "prefill-q4", QKV, Dtype::Bf16, false),
+    row("flash_attention", "causal", &[1, 8, 2, 2048, 2048, 128, 0], Dtype::F32, false),
+    row("flash_attention_vjp", "causal", &[1, 8, 2, 512, 512, 128, 0], Dtype::F32, false),
     row("flash_cce", "plain", &[1024, 1024, 32768, 0, 0], Dtype::F32, false),
     row("flash_cce", "packed", &[1024, 1024, 32768, 4, 64], Dtype::Bf16, false),
     row("flash_cce_vjp", "plain", &[256, 512, 4096, 0, 0], Dtype::F32, false),
