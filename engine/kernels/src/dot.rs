@@ -110,8 +110,7 @@ fn dot<S: Simd, const BITS: u32>(
         let at = eight * LOOKED_UP;
         let scales = simd.load(lanes_at(scales, at));
         let biases = scales.mul_add(middle, simd.load(lanes_at(biases, at)));
-        let biases =
-            simd.first((last + 1 - at).min(LOOKED_UP)).select(biases, simd.splat(0.0));
+        let biases = simd.first((last + 1 - at).min(LOOKED_UP)).select(biases, simd.splat(0.0));
         offset = biases.mul_add(simd.load(sums), offset);
         for (groups, (words, x)) in x.groups.iter().zip(&mut blocks) {
             let sum = codes_by_x::<S, BITS>(simd, words, x);

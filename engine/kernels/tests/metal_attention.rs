@@ -80,20 +80,12 @@ fn addresses_are_in_bounds(#[case] id: &str, #[case] fits: fn(&Trial) -> bool) {
     subject.check(&emulated, &probes[1]).expect("nothing wrong");
 }
 
-/// A hole: float32 has no half accumulator, and in bfloat16 no trial that is short enough for emulation sums enough
-/// keys for E2, whose baseline is as wide. The host's accumulator in bfloat16 is rejected.
-const HOLES: &[&str] = &["half_accumulator"];
-
 /// In one dtype, and few heads: each bug is compiled for each.
 #[rstest]
-#[case("fused_decode_sdpa", decode_one_head, HOLES)]
-#[case("flash_attention", forward_two_heads, &[])]
-#[case("flash_attention_vjp", backward_two_heads, &[])]
-fn mutants_are_rejected(
-    #[case] id: &str,
-    #[case] fits: fn(&Trial) -> bool,
-    #[case] holes: &[&str],
-) {
+#[case("fused_decode_sdpa", decode_one_head)]
+#[case("flash_attention", forward_two_heads)]
+#[case("flash_attention_vjp", backward_two_heads)]
+fn mutants_are_rejected(#[case] id: &str, #[case] fits: fn(&Trial) -> bool) {
     let survivors = Subject::of(id, fits).summing_in_order().survivors(&[Dtype::F32]);
-    assert_eq!(survivors, holes, "{id}: what nothing rejects");
+    assert!(survivors.is_empty(), "{id}: nothing rejects {survivors:?}");
 }

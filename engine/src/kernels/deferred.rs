@@ -278,3 +278,96 @@ unsafe extern "C" fn free(call: *mut c_void) {
     // SAFETY: the box that `enqueue` gave away, freed once.
     drop(unsafe { Box::from_raw(call.cast::<Deferred>()) });
 }
+
+#[cfg(test)]
+mod tests {
+    use mlx_parity_kernels::candidate;
+
+    use super::*;
+    use crate::array::read;
+    use crate::kernels::counters;
+    use crate::ops::{self, SliceAxis};
+
+    /// A call of arrays that need not be evaluated.
+    fn later(
+        id: &str,
+        operands: &[(&'static str, &Array)],
+        params: Params,
+        results: Vec<(Dtype, Vec<usize>)>,
+    ) -> Vec<Array> {
+        let candidate = candidate(id).unwrap();
+        let dtype = |array: &Array| crate::array::host_dtype(array.dtype()).unwrap();
+        let named = operands.iter().map(|(name, array)| (*name, dtype(array)));
+        let deferred = Deferred {
+            candidate,
+            operands: named.collect(),
+            params,
+            how: How::new(),
+            results,
+            ran: counters::counter(candidate.spec().id, "test"),
+        };
+        let arrays: Vec<&Array> = operands.iter().map(|(_, array)| *array).collect();
+        deferred.enqueue(&arrays).unwrap()
+    }
+
+    fn ramp(shape: &[i32]) -> Array {
+        let values: Vec<f32> = (0..shape.iter().product()).map(|i| (i as f32).sin()).collect();
+        Array::from_slice(&values, shape)
+    }
+
+    fn attend(queries: &Array, others: &Array) -> Vec<f32> {
+        let params =
+            [("scale", 0.5), ("causal", 1.0), ("window", 0.0), ("want_lse", 0.0)].to_vec();
+        let operands = [("queries", queries), ("keys", others), ("values", others)];
+        let results = vec![(Dtype::F32, vec![1, 2, 5, 8])];
+        let out = later("flash_attention", &operands, Params(params), results);
+        read::<f32>("out", &out[0]).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_computed_before_it_is_wanted() {
+        let before = counters::dispatches_of("fused_geglu", "test");
+        let gate = ops::multiply(&ramp(&[3, 8]), &ramp(&[3, 8])).unwrap();
+        let operands = [("gate", &gate), ("up", &gate)];
+        let form = vec![(Dtype::F32, vec![3, 8])];
+        let out = later("fused_geglu", &operands, Params::default(), form);
+        assert_eq!(counters::dispatches_of("fused_geglu", "test"), before);
+        let twice = ops::add(&out[0], &out[0]).unwrap();
+        let found = read::<f32>("twice", &twice).unwrap();
+        assert_eq!(counters::dispatches_of("fused_geglu", "test"), before + 1);
+        let (values, out) =
+            (read::<f32>("gate", &gate).unwrap(), read::<f32>("out", &out[0]).unwrap());
+        for ((twice, out), x) in found.iter().zip(&out).zip(&values) {
+            assert_eq!(*twice, 2.0 * out);
+            assert!(out.is_finite() && out.abs() <= x * x + 1e-6, "{out} of {x}");
+        }
+    }
+
+    /// Rows with gaps in them, and rows that run backwards, are copied for a kernel that wants neither.
+    #[test]
+    fn a_view_that_the_kernel_does_not_take_is_copied() {
+        let (queries, others) = (ramp(&[1, 2, 5, 8]), ramp(&[1, 1, 7, 8]));
+        let wanted = attend(&queries, &others);
+        let turned = ops::contiguous(&ops::transpose(&queries, &[0, 1, 3, 2]).unwrap()).unwrap();
+        let turned = ops::transpose(&turned, &[0, 1, 3, 2]).unwrap();
+        assert_eq!(attend(&turned, &others), wanted);
+        let reversed = ops::take(&queries, &Array::from_slice(&[4_i32, 3, 2, 1, 0], &[5]), 2);
+        let backwards = SliceAxis { start: 4, stop: -1, step: -1 };
+        let axes = [SliceAxis::full(1), SliceAxis::full(2), backwards, SliceAxis::full(8)];
+        let again = ops::slice(&reversed.unwrap(), &axes).unwrap();
+        assert_eq!(attend(&again, &others), wanted);
+    }
+
+    #[test]
+    fn what_goes_wrong_comes_out_of_the_evaluation() {
+        let (hidden, weight) = (ramp(&[2, 8]), ramp(&[5, 8]));
+        let targets = Array::from_slice(&[1_i32, 9], &[2]);
+        let operands = [("hidden", &hidden), ("weight", &weight), ("targets", &targets)];
+        let form = vec![(Dtype::F32, vec![2]), (Dtype::F32, vec![2])];
+        let out = later("flash_cce", &operands, Params::default(), form);
+        let error = ops::eval(&out).unwrap_err().to_string();
+        assert!(error.contains("target 9 of 5 classes"), "{error}");
+        // The stream goes on.
+        assert_eq!(read::<f32>("sum", &ops::add(&hidden, &hidden).unwrap()).unwrap().len(), 16);
+    }
+}

@@ -1,11 +1,12 @@
 //! The lane `metal-emulated`: a candidate's Metal source on the CPU, watched. It can reject, never promote.
 //!
-//! A kernel is judged by its distance from float64 beside that of the composed ops in float32, rounded once, which is how
-//! MLX's composed Metal kernels accumulate; claims of exactness are against Metal's arithmetic, which no CPU has.
+//! A kernel is judged by its distance from float64 beside that of the composed ops: in float32, rounded once, which is how
+//! MLX's composed Metal kernels accumulate; in the trial's own dtype where the kernel claims to be exact, since it rounds
+//! where they do. Claims of exactness are against Metal's arithmetic, which no CPU has.
 
 use mlx_parity_kernels::{
-    Buffer, Candidate, Expected, KernelError, Metal, MetalLaunch, Operand, Probe, ShapeClass,
-    Trial,
+    Buffer, Candidate, Claim, Expected, KernelError, Metal, MetalLaunch, Operand, Probe,
+    ShapeClass, Trial,
     ledger::{Evidence, Verdict},
 };
 use mlx_parity_msl_emu::{
@@ -19,16 +20,16 @@ use super::{
     case::{GateCase, GateRow},
     evidence::{error, probes, sanity, twin},
     memory::Answer,
-    mutants::{self, MutantReport},
+    mutants::{self, MutantReport, same},
     weigh::Tally,
 };
 use crate::metal::Files;
 
 /// Orders of threads that every launch is run in, and must agree in: E5.
 const ORDERS: [u64; 3] = [0, 1, 2];
-/// Multiplications and additions, at most, of a trial that is emulated, as elements of results times those of operands.
-const WORK: usize = 1 << 24;
-/// Trials and probes of a cell, at most: the smallest.
+/// Work of a trial that is emulated, at most: multiply-adds, and elements of operands and results.
+const WORK: usize = 1 << 20;
+/// Trials and probes of a cell, at most, of each part.
 const TRIALS: usize = 10;
 
 /// A Metal kernel, with or without a bug.
@@ -202,26 +203,27 @@ pub fn weigh(
         return Ok(missing("no trial is small enough to be emulated"));
     }
     let emulated = |mutant| Emulated { id: spec.id, metal, mutant, files };
-    let tallies = match tallies(&emulated(None), &tried, false) {
-        Ok(tallies) => tallies,
+    let clean = match weighed(&emulated(None), &tried, false) {
+        Ok(weighed) => weighed,
         Err(why) => return Ok(missing(&format!("not run: {why}"))),
     };
     let mut rows: Vec<GateRow> = kinds
         .iter()
         .filter(|kind| **kind != Evidence::Power)
-        .map(|kind| row(*kind, &tallies))
+        .map(|kind| row(*kind, &clean.tallies))
         .collect();
     if with_mutants {
         let names = spec.mutants.iter().filter(|mutant| mutant.metal);
         let mut reports = Vec::new();
         for mutant in names {
-            let found = tallies_of_mutant(&emulated(Some(mutant.name)), &tried)?;
+            let found = weighed(&emulated(Some(mutant.name)), &tried, true)?;
+            let (killed_by, first) = (found.rejecting(), found.first());
             reports.push(MutantReport {
                 name: mutant.name.to_owned(),
                 what: mutant.what.to_owned(),
-                dead: false,
-                killed_by: found.iter().map(|(kind, _)| kind.code().to_owned()).collect(),
-                first: found.first().map(|(_, what)| what.clone()),
+                dead: killed_by.is_empty() && same(&found.seen, &clean.seen),
+                killed_by,
+                first,
                 screen: None,
             });
         }
@@ -231,9 +233,31 @@ pub fn weigh(
     Ok(rows)
 }
 
-type Tallies = [Tally; 6];
+/// What the trials of a kernel showed.
+#[derive(Default)]
+struct Weighed {
+    /// E0 to E5, in order.
+    tallies: [Tally; 6],
+    /// The results of every launch, in order: what a mutant is compared with.
+    seen: Vec<Option<Vec<HostTensor>>>,
+}
 
-fn row(kind: Evidence, tallies: &Tallies) -> GateRow {
+impl Weighed {
+    /// Codes of the evidence that rejects.
+    fn rejecting(&self) -> Vec<String> {
+        let tallies = Evidence::ALL.into_iter().zip(&self.tallies);
+        let rejecting = tallies.filter(|(_, tally)| tally.breach.is_some());
+        rejecting.map(|(kind, _)| kind.code().to_owned()).collect()
+    }
+
+    /// What rejects first, in words.
+    fn first(&self) -> Option<String> {
+        let breach = self.tallies.iter().find_map(|tally| tally.breach.as_ref())?;
+        Some(format!("{}: {}", breach.trial, breach.what))
+    }
+}
+
+fn row(kind: Evidence, tallies: &[Tally; 6]) -> GateRow {
     let tally = &tallies[kind as usize];
     let count = tally.count;
     match &tally.breach {
@@ -253,35 +277,29 @@ fn row(kind: Evidence, tallies: &Tallies) -> GateRow {
     }
 }
 
-fn tallies_of_mutant(
-    emulated: &Emulated<'_>,
-    tried: &[Tried],
-) -> Result<Vec<(Evidence, String)>, String> {
-    let tallies = tallies(emulated, tried, true)?;
-    let found = Evidence::ALL.into_iter().zip(&tallies).filter_map(|(kind, tally)| {
-        let breach = tally.breach.as_ref()?;
-        Some((kind, format!("{}: {}", breach.trial, breach.what)))
-    });
-    Ok(found.collect())
-}
-
 /// Runs every trial, up to the first that rejects where that is enough; `Err` where nothing can be run here.
-fn tallies(
+fn weighed(
     emulated: &Emulated<'_>,
     tried: &[Tried],
     until_rejected: bool,
-) -> Result<Tallies, String> {
-    let mut tallies = Tallies::default();
+) -> Result<Weighed, String> {
+    let mut weighed = Weighed::default();
     for of in tried {
-        one(emulated, of, &mut tallies)?;
-        if until_rejected && tallies.iter().any(|tally| tally.breach.is_some()) {
+        let results = one(emulated, of, &mut weighed.tallies)?;
+        weighed.seen.push(results);
+        if until_rejected && weighed.tallies.iter().any(|tally| tally.breach.is_some()) {
             break;
         }
     }
-    Ok(tallies)
+    Ok(weighed)
 }
 
-fn one(emulated: &Emulated<'_>, of: &Tried, tallies: &mut Tallies) -> Result<(), String> {
+/// Runs one trial; its results, where there are any.
+fn one(
+    emulated: &Emulated<'_>,
+    of: &Tried,
+    tallies: &mut [Tally; 6],
+) -> Result<Option<Vec<HostTensor>>, String> {
     let name = &of.probe.trial.name;
     let mut saw = |kind: Evidence, breach: Option<String>| {
         let tally = &mut tallies[kind as usize];
@@ -297,7 +315,7 @@ fn one(emulated: &Emulated<'_>, of: &Tried, tallies: &mut Tallies) -> Result<(),
     let results = match emulated.run(&of.probe.trial) {
         Ok(results) => results,
         Err(Wrong::Machine(why)) => return Err(why),
-        Err(Wrong::NotTaken) => return Ok(()),
+        Err(Wrong::NotTaken) => return Ok(None),
         Err(Wrong::Kernel(what)) => {
             let kind = if what.starts_with("OrderDependence") {
                 Evidence::Repeat
@@ -305,7 +323,7 @@ fn one(emulated: &Emulated<'_>, of: &Tried, tallies: &mut Tallies) -> Result<(),
                 Evidence::Sanity
             };
             saw(kind, Some(what));
-            return Ok(());
+            return Ok(None);
         }
     };
     let results = results.iter().zip(&of.forms).map(|(found, dtype)| as_result(found, *dtype));
@@ -341,7 +359,7 @@ fn one(emulated: &Emulated<'_>, of: &Tried, tallies: &mut Tallies) -> Result<(),
             }
         }
     }
-    Ok(())
+    Ok(Some(answer.results))
 }
 
 /// The smallest trials and probes of a class, each with what is right.
@@ -354,33 +372,39 @@ fn tried(
     let lattice = |dtype| {
         let trial = move |sizes: &&'static [usize]| candidate.trial(class, sizes, dtype, 0);
         let probe = |trial| Probe { trial, expected: Expected::Reference };
-        smallest(candidate, class.lattice.iter().map(trial).map(probe).collect())
+        of_every_size(candidate, class.lattice.iter().map(trial).map(probe).collect())
     };
     let half = dtype != Dtype::F32;
     let twins = half && candidate.spec().dtypes.contains(&Dtype::F32);
     let parts = [
         (if half { Part::Lattice } else { Part::Single }, lattice(dtype)),
         (Part::Twin, if twins { lattice(Dtype::F32) } else { Vec::new() }),
-        (Part::Probe, smallest(candidate, candidate.probes(class, dtype))),
+        (Part::Probe, of_every_size(candidate, candidate.probes(class, dtype))),
     ];
     let all =
         parts.into_iter().flat_map(|(part, probes)| probes.into_iter().map(move |of| (part, of)));
     all.map(|(part, probe)| judged(candidate, composed, probe, part)).collect()
 }
 
-/// Those that are small enough to be emulated, the smallest first.
-fn smallest(candidate: &dyn Candidate, mut probes: Vec<Probe>) -> Vec<Probe> {
-    probes.retain(|probe| size(candidate, &probe.trial) <= WORK);
-    probes.sort_by_key(|probe| size(candidate, &probe.trial));
-    probes.truncate(TRIALS);
-    probes
+/// Of those that are small enough to be emulated some of every size, the smallest and the largest among them; the
+/// smallest first.
+fn of_every_size(candidate: &dyn Candidate, probes: Vec<Probe>) -> Vec<Probe> {
+    let sized = probes.into_iter().map(|probe| (work(candidate, &probe.trial), probe));
+    let mut fit: Vec<_> = sized.filter(|(work, _)| *work <= WORK).collect();
+    fit.sort_by_key(|(work, _)| *work);
+    let last = fit.len().saturating_sub(1);
+    let taken = TRIALS.min(fit.len());
+    let wanted: Vec<usize> = (0..taken).map(|at| at * last / (taken - 1).max(1)).collect();
+    let all = fit.into_iter().enumerate();
+    all.filter(|(at, _)| wanted.contains(at)).map(|(_, (_, probe))| probe).collect()
 }
 
-fn size(candidate: &dyn Candidate, trial: &Trial) -> usize {
-    let Ok(results) = candidate.results(&trial.call()) else { return usize::MAX };
+fn work(candidate: &dyn Candidate, trial: &Trial) -> usize {
+    let call = trial.call();
+    let Ok(results) = candidate.results(&call) else { return usize::MAX };
     let results: usize = results.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
     let operands: usize = trial.operands.iter().map(|of| of.shape.iter().product::<usize>()).sum();
-    results.saturating_mul(operands)
+    (candidate.flops(&call) / 2.0) as usize + results + operands
 }
 
 fn judged(
@@ -397,7 +421,12 @@ fn judged(
         return Ok(Tried { probe, exact, baseline, forms: dtypes, part });
     }
     let exact = candidate.reference(&probe.trial.call()).map_err(|e| named(e.to_string()))?;
-    let single = composed.baseline(candidate.spec().id, &widened(&probe.trial).call());
+    let spec = candidate.spec();
+    let composed = |trial: &Trial| composed.baseline(spec.id, &trial.call());
+    let single = match spec.claim {
+        Claim::Exact => composed(&probe.trial),
+        Claim::Envelope => composed(&widened(&probe.trial)),
+    };
     let rounded = |(found, (dtype, shape)): (&HostTensor, &(Dtype, Vec<usize>))| {
         HostTensor::from_f64_as(*dtype, shape.clone(), &found.to_f64()).map_err(|e| e.to_string())
     };

@@ -4,6 +4,7 @@ use mlx_parity_kernels::{
     Candidate, How, Mutant,
     ledger::{Evidence, Verdict},
 };
+use mlx_parity_tensor::HostTensor;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -55,17 +56,17 @@ fn one(candidate: &dyn Candidate, bank: &Bank, clean: &Weighed, mutant: &Mutant)
     MutantReport {
         name: mutant.name.to_owned(),
         what: mutant.what.to_owned(),
-        dead: killed_by.is_empty() && same(&weighed, clean),
+        dead: killed_by.is_empty() && same(&weighed.seen, &clean.seen),
         killed_by,
         first: first.map(|(_, breach)| format!("{}: {}", breach.trial, breach.what)),
         screen: None,
     }
 }
 
-/// Whether two weighings saw the same bits throughout.
-fn same(a: &Weighed, b: &Weighed) -> bool {
-    a.seen.len() == b.seen.len()
-        && a.seen.iter().zip(&b.seen).all(|pair| match pair {
+/// Whether two kernels gave the same bits throughout.
+pub(super) fn same(a: &[Option<Vec<HostTensor>>], b: &[Option<Vec<HostTensor>>]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|pair| match pair {
             (Some(a), Some(b)) => {
                 a.len() == b.len()
                     && a.iter().zip(b).all(|(a, b)| bit_exact(&a.view(), &b.view()).is_exact())

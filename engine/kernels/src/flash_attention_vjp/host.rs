@@ -1,5 +1,7 @@
 //! Gradients on the host: one task a head of keys, over the heads and blocks of queries that see it.
 
+use std::ops::Range;
+
 use super::Backward;
 use crate::call::{Out, View};
 use crate::error::KernelError;
@@ -14,6 +16,8 @@ use crate::parallel;
 const QUERIES: usize = 2 * COLUMNS;
 /// Keys of a tile.
 const KEYS: usize = 4 * COLUMNS;
+/// Channels that are summed in one go.
+const CHANNELS: usize = 32;
 
 /// Computes a call.
 pub(super) fn run(
@@ -101,9 +105,13 @@ struct Rows {
     query_columns: Vec<f32>,
     /// Panels of the width over [`QUERIES`].
     cotangent_columns: Vec<f32>,
-    lse: Vec<f32>,
-    /// Sums of cotangent times result.
-    delta: Vec<f32>,
+}
+
+impl Rows {
+    /// Some numbers of the rows, `d` of each.
+    fn of<'a>(&self, numbers: &'a [f32], d: usize) -> Matrix<'a> {
+        Matrix::new(numbers, self.count, d)
+    }
 }
 
 impl Task for Head<'_> {
@@ -162,37 +170,17 @@ impl Head<'_> {
         let rows = QUERIES.min(forward.count() - first);
         let at = [head / heads, head % heads];
         let part = |view: &View<'_>| rows_of(view, at, first, rows);
-        let [queries, out, cotangent] =
-            [part(&forward.queries), part(&self.of.out), part(&self.of.cotangent)];
-        let lse = (first..first + rows).map(|query| {
-            let strides = self.of.lse.strides;
-            self.of.lse.data.f32(at[0] * strides[0] + at[1] * strides[1] + query * strides[2])
-        });
-        let delta = out.chunks_exact(d).zip(cotangent.chunks_exact(d));
-        let forgotten = self.how.is("delta_forgotten");
-        let delta = delta.map(|(out, given)| {
-            let products = out.iter().zip(given).map(|(out, given)| f64::from(*out) * f64::from(*given));
-            if forgotten { 0.0 } else { products.sum::<f64>() as f32 }
-        });
-        let (lse, delta) = (lse.collect(), delta.collect());
+        let [queries, cotangent] = [part(&forward.queries), part(&self.of.cotangent)];
         let columns = |of: &[f32]| panels_of_columns(Matrix::new(of, rows, d), QUERIES);
         let (query_columns, cotangent_columns) = (columns(&queries), columns(&cotangent));
-        Rows {
-            first,
-            count: rows,
-            queries,
-            cotangent,
-            query_columns,
-            cotangent_columns,
-            lse,
-            delta,
-        }
+        Rows { first, count: rows, queries, cotangent, query_columns, cotangent_columns }
     }
 
     /// Adds what a block of queries gives.
     ///
-    /// The logarithm of a row's sum is rounded, by as much as its size, and that error would be in every weight of the
-    /// row. Weights are therefore summed first, and divided by their sum.
+    /// Weights are those of the softmax by its own maximum and sum, not `exp(score - lse)`: the rounding of a logarithm
+    /// grows with its size, and would be in every weight of its row. So is the sum over a row's keys, which cancels
+    /// where a query sees one key. The scores of a block over all keys are kept for that.
     #[inline(always)]
     fn block<S: Simd>(
         &self,
@@ -208,39 +196,32 @@ impl Head<'_> {
         let visible: Vec<_> = (0..rows.count).map(|row| self.visible(rows.first + row)).collect();
         let start = visible.iter().map(|of| of.0).min().unwrap_or(0) / KEYS * KEYS;
         let end = visible.iter().map(|of| of.1).max().unwrap_or(0);
-        let mut weights = vec![0.0; rows.count * KEYS];
-        let mut slopes = vec![0.0; rows.count * KEYS];
-        let mut sums = vec![0.0; rows.count];
-        for tile in (start..end).step_by(KEYS) {
-            scores(simd, &rows.queries, rows.count, d, &laid.keys, tile, &mut weights);
-            for (row, &visible) in visible.iter().enumerate() {
-                let weights = &mut weights[row * KEYS..][..KEYS];
-                self.weigh(simd, weights, rows.lse[row]);
-                hide(tile, visible, weights);
-                sums[row] += sum(simd, weights);
-            }
-        }
-        let given = self.how.is("max_not_subtracted");
-        let parts: Vec<f32> = sums.iter().map(|sum| if given { 1.0 } else { 1.0 / sum }).collect();
+        let span = end.saturating_sub(start).next_multiple_of(KEYS);
+        let mut weights = vec![0.0; rows.count * span];
+        let mut slopes = vec![0.0; rows.count * span];
         for tile in (start..end).step_by(KEYS) {
             let stale = tile > start && self.how.is("stale_tile");
             let staged = if stale { tile - KEYS } else { tile };
-            scores(simd, &rows.queries, rows.count, d, &laid.keys, tile, &mut weights);
-            scores(simd, &rows.cotangent, rows.count, d, &laid.values, staged, &mut slopes);
-            for (row, &visible) in visible.iter().enumerate() {
-                let at = row * KEYS..(row + 1) * KEYS;
-                let (weights, slopes) = (&mut weights[at.clone()], &mut slopes[at]);
-                self.weigh(simd, weights, rows.lse[row]);
-                slope(simd, weights, slopes, parts[row], rows.delta[row]);
-                hide(tile, visible, weights);
-                hide(tile, visible, slopes);
-            }
-            let of = Matrix::new(&slopes, rows.count, KEYS);
+            let to = tile - start;
+            scores(simd, rows.of(&rows.queries, d), &laid.keys, tile, &mut weights[to..], span);
+            let given = rows.of(&rows.cotangent, d);
+            scores(simd, given, &laid.values, staged, &mut slopes[to..], span);
+        }
+        for (row, &(first, last)) in visible.iter().enumerate() {
+            let at = row * span..(row + 1) * span;
+            let seen = first.saturating_sub(start)..last.saturating_sub(start);
+            self.slope(simd, &mut weights[at.clone()], &mut slopes[at], seen);
+        }
+        for tile in (start..end).step_by(KEYS) {
+            let from = tile - start;
+            let of = Matrix { data: &slopes[from..], rows: rows.count, cols: KEYS, stride: span };
             let keys = forward.seen().next_multiple_of(KEYS);
             add_product(simd, of, &laid.key_columns, (keys, tile), dq, d);
-            let turned = |of: &[f32], straight: bool| transposed(of, rows.count, straight);
-            let (by_weight, by_slope) =
-                (turned(&weights, false), turned(&slopes, self.how.is("dk_transposed")));
+            let turned = |of: &[f32], straight: bool| transposed(of, rows.count, span, straight);
+            let (by_weight, by_slope) = (
+                turned(&weights[from..], false),
+                turned(&slopes[from..], self.how.is("dk_transposed")),
+            );
             let matrix = |of| Matrix { data: of, rows: KEYS, cols: QUERIES, stride: QUERIES };
             let whole = (QUERIES, 0);
             let (dk, dv) = (&mut dk[tile * d..], &mut dv[tile * d..]);
@@ -265,36 +246,41 @@ impl Head<'_> {
         (start + usize::from(skips), range.end - usize::from(cut))
     }
 
-    /// Turns scores (without their scale) of a row's tile into weights, near those that sum to 1.
+    /// Turns the scores of a row (without their scale) and dP into weights and slopes of the scores.
     #[inline(always)]
-    fn weigh<S: Simd>(&self, simd: S, scores: &mut [f32], lse: f32) {
+    fn slope<S: Simd>(&self, simd: S, weights: &mut [f32], slopes: &mut [f32], seen: Range<usize>) {
         let how = self.how;
         let scale = self.of.forward.scale * if how.is("scale_off") { 1.01 } else { 1.0 };
-        let lse = if how.is("max_not_subtracted") { 0.0 } else { lse };
-        let (scale, lse) = (simd.splat(scale), simd.splat(-lse));
-        for at in (0..KEYS).step_by(LANES) {
-            let weight = exp(simd, simd.load(lanes_at(scores, at)).mul_add(scale, lse));
-            weight.store(lanes_at_mut(scores, at));
+        let all = (0..weights.len()).step_by(LANES);
+        for at in all.clone() {
+            let score = simd.load(lanes_at(weights, at)) * simd.splat(scale);
+            score.store(lanes_at_mut(weights, at));
+        }
+        hide(&seen, weights, f32::NEG_INFINITY);
+        hide(&seen, slopes, 0.0);
+        let mut most = simd.splat(f32::NEG_INFINITY);
+        for at in all.clone() {
+            most = simd.load(lanes_at(weights, at)).max(most);
+        }
+        let loose = how.is("max_not_subtracted");
+        let base = simd.splat(if loose { 0.0 } else { most.largest() });
+        let (mut sum, mut delta) = (simd.splat(0.0), simd.splat(0.0));
+        for at in all.clone() {
+            let weight = exp(simd, simd.load(lanes_at(weights, at)) - base);
+            weight.store(lanes_at_mut(weights, at));
+            sum = sum + weight;
+            delta = weight.mul_add(simd.load(lanes_at(slopes, at)), delta);
+        }
+        let sum = if loose { 1.0 } else { sum.sum() };
+        let delta = if how.is("delta_forgotten") { 0.0 } else { delta.sum() / sum };
+        let (sum, delta) = (simd.splat(sum), simd.splat(delta));
+        for at in all {
+            let weight = simd.load(lanes_at(weights, at)) / sum;
+            weight.store(lanes_at_mut(weights, at));
+            let slope = weight * (simd.load(lanes_at(slopes, at)) - delta);
+            slope.store(lanes_at_mut(slopes, at));
         }
     }
-}
-
-/// Multiplies the weights of a row's tile by `part`, and turns dP into slopes of the scores.
-#[inline(always)]
-fn slope<S: Simd>(simd: S, weights: &mut [f32], slopes: &mut [f32], part: f32, delta: f32) {
-    let (part, delta) = (simd.splat(part), simd.splat(delta));
-    for at in (0..KEYS).step_by(LANES) {
-        let weight = simd.load(lanes_at(weights, at)) * part;
-        weight.store(lanes_at_mut(weights, at));
-        let slope = weight * (simd.load(lanes_at(slopes, at)) - delta);
-        slope.store(lanes_at_mut(slopes, at));
-    }
-}
-
-#[inline(always)]
-fn sum<S: Simd>(simd: S, of: &[f32]) -> f32 {
-    let add = |sum: S::F, at| sum + simd.load(lanes_at(of, at));
-    (0..KEYS).step_by(LANES).fold(simd.splat(0.0), add).sum()
 }
 
 /// Some rows of one head of a view, in float32.
@@ -309,22 +295,26 @@ fn rows_of(view: &View<'_>, [batch, head]: [usize; 2], first: usize, rows: usize
     to
 }
 
-/// `[rows, KEYS]`: rows times the keys (or values) from `tile` on.
+/// Rows times the keys (or values) from `tile` on: [`KEYS`] columns, `stride` elements from row to row.
 #[inline(always)]
 fn scores<S: Simd>(
     simd: S,
-    of: &[f32],
-    rows: usize,
-    d: usize,
+    of: Matrix<'_>,
     panels: &[f32],
     tile: usize,
     to: &mut [f32],
+    stride: usize,
 ) {
-    let panel = panel_len(d);
+    let panel = panel_len(of.cols);
+    let mut part = vec![0.0; of.rows * COLUMNS];
     for column in (0..KEYS).step_by(COLUMNS) {
         let at = (tile + column) / COLUMNS * panel;
-        let mut to = Tile { data: &mut to[column..], cols: COLUMNS, stride: KEYS, add: false };
-        product(simd, Fused, Matrix::new(of, rows, d), &panels[at..][..panel], &mut to);
+        for first in (0..of.cols).step_by(CHANNELS) {
+            let cols = CHANNELS.min(of.cols - first);
+            let some = Matrix { data: &of.data[first..], cols, ..of };
+            let panel = &panels[at + panel_len(first)..][..panel_len(cols)];
+            add_apart(simd, some, panel, &mut part, &mut to[column..], (stride, COLUMNS));
+        }
     }
 }
 
@@ -338,30 +328,51 @@ fn add_product<S: Simd>(
     to: &mut [f32],
     d: usize,
 ) {
+    let mut part = vec![0.0; of.rows * COLUMNS];
     for column in (0..d).step_by(COLUMNS) {
         let at = column / COLUMNS * panel_len(whole) + panel_len(first);
+        let panel = &panels[at..][..panel_len(of.cols)];
         let cols = COLUMNS.min(d - column);
-        let mut to = Tile { data: &mut to[column..], cols, stride: d, add: true };
-        product(simd, Fused, of, &panels[at..][..panel_len(of.cols)], &mut to);
+        add_apart(simd, of, panel, &mut part, &mut to[column..], (d, cols));
     }
 }
 
-/// `[rows, KEYS]` as `[KEYS, QUERIES]` with zeros behind the rows; under a bug as it lies.
+/// Adds a product to `cols` columns of rows that are `stride` apart. It is summed by itself first, so that rounding grows
+/// with the addends of a part and with the parts, not with all addends.
 #[inline(always)]
-fn transposed(of: &[f32], rows: usize, straight: bool) -> Vec<f32> {
+fn add_apart<S: Simd>(
+    simd: S,
+    of: Matrix<'_>,
+    panel: &[f32],
+    part: &mut [f32],
+    to: &mut [f32],
+    (stride, cols): (usize, usize),
+) {
+    let mut tile = Tile { data: &mut *part, cols, stride: COLUMNS, add: false };
+    product(simd, Fused, of, panel, &mut tile);
+    for (to, part) in to.chunks_mut(stride).zip(part.chunks_exact(COLUMNS)) {
+        for (to, part) in to.iter_mut().zip(&part[..cols]) {
+            *to += part;
+        }
+    }
+}
+
+/// [`KEYS`] columns of rows `stride` apart as `[KEYS, QUERIES]` with zeros behind the rows; under a bug as they lie.
+#[inline(always)]
+fn transposed(of: &[f32], rows: usize, stride: usize, straight: bool) -> Vec<f32> {
     let mut to = vec![0.0; KEYS * QUERIES];
     for row in 0..rows {
         for key in 0..KEYS {
             let at = if straight { row * KEYS + key } else { key * QUERIES + row };
-            to[at] = of[row * KEYS + key];
+            to[at] = of[row * stride + key];
         }
     }
     to
 }
 
-/// Takes out the keys of a tile that a row does not see.
+/// Puts `by` in the place of the keys that a row does not see.
 #[inline(always)]
-fn hide(tile: usize, (start, end): (usize, usize), of: &mut [f32]) {
-    of[..start.saturating_sub(tile).min(KEYS)].fill(0.0);
-    of[end.saturating_sub(tile).min(KEYS)..].fill(0.0);
+fn hide(seen: &Range<usize>, of: &mut [f32], by: f32) {
+    of[..seen.start].fill(by);
+    of[seen.end..].fill(by);
 }

@@ -123,7 +123,7 @@ for (int i = oldest + simdgroup; i < visible; i += SIMDGROUPS) {
     for (int j = 0; j < UNIT; j++) {
       const float value = fma(scale, float((codes >> (j * BITS)) & MASK), bias);
 #if defined(MUTANT_half_accumulator)
-      total[pass * UNIT + j] = float(T(fma(weight, value, total[pass * UNIT + j] * keep)));
+      total[pass * UNIT + j] = float(bfloat16_t(fma(weight, value, total[pass * UNIT + j] * keep)));
 #else
       total[pass * UNIT + j] = fma(weight, value, total[pass * UNIT + j] * keep);
 #endif

@@ -86,7 +86,7 @@ static SPEC: Spec = Spec {
         host_only("bias_x099", "values' biases × 0.99"),
         host_only("bf16_accumulator", "totals are rounded to bfloat16 after every block"),
         metal_only("no_barrier", "parts are joined before all are written"),
-        metal_only("half_accumulator", "totals are kept in the dtype of the queries"),
+        metal_only("half_accumulator", "totals are kept in bfloat16"),
     ],
 };
 
