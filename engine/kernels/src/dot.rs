@@ -110,8 +110,7 @@ fn dot<S: Simd, const BITS: u32>(
         let at = eight * LOOKED_UP;
         let scales = simd.load(lanes_at(scales, at));
         let biases = scales.mul_add(middle, simd.load(lanes_at(biases, at)));
-        let biases =
-            simd.first((last + 1 - at).min(LOOKED_UP)).select(biases, simd.splat(0.0));
+        let biases = simd.first((last + 1 - at).min(LOOKED_UP)).select(biases, simd.splat(0.0));
         offset = biases.mul_add(simd.load(sums), offset);
         for (groups, (words, x)) in x.groups.iter().zip(&mut blocks) {
             let sum = codes_by_x::<S, BITS>(simd, words, x);
@@ -138,8 +137,9 @@ fn codes_by_x<S: Simd, const BITS: u32>(simd: S, words: &[u32], x: &[[f32; LANES
     let mut sums = [simd.splat(0.0); 2];
     for pair in x.chunks_exact(2) {
         for (sum, x) in sums.iter_mut().zip(pair) {
-            let numbers = if BITS == 4 { codes.low_nibbles() } else { codes.low_bytes() };
-            *sum = (numbers - middle).mul_add(simd.load(x), *sum);
+            let numbers =
+                if BITS == 4 { codes.centred_nibbles() } else { codes.low_bytes() - middle };
+            *sum = numbers.mul_add(simd.load(x), *sum);
             codes = codes >> BITS;
         }
     }

@@ -171,7 +171,8 @@ impl Head<'_> {
         let delta = out.chunks_exact(d).zip(cotangent.chunks_exact(d));
         let forgotten = self.how.is("delta_forgotten");
         let delta = delta.map(|(out, given)| {
-            let products = out.iter().zip(given).map(|(out, given)| f64::from(*out) * f64::from(*given));
+            let products =
+                out.iter().zip(given).map(|(out, given)| f64::from(*out) * f64::from(*given));
             if forgotten { 0.0 } else { products.sum::<f64>() as f32 }
         });
         let (lse, delta) = (lse.collect(), delta.collect());
