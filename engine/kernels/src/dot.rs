@@ -137,8 +137,9 @@ fn codes_by_x<S: Simd, const BITS: u32>(simd: S, words: &[u32], x: &[[f32; LANES
     let mut sums = [simd.splat(0.0); 2];
     for pair in x.chunks_exact(2) {
         for (sum, x) in sums.iter_mut().zip(pair) {
-            let numbers = if BITS == 4 { codes.low_nibbles() } else { codes.low_bytes() };
-            *sum = (numbers - middle).mul_add(simd.load(x), *sum);
+            let numbers =
+                if BITS == 4 { codes.centred_nibbles() } else { codes.low_bytes() - middle };
+            *sum = numbers.mul_add(simd.load(x), *sum);
             codes = codes >> BITS;
         }
     }

@@ -134,6 +134,21 @@ pub(crate) trait U32s:
     fn low_bytes(self) -> Self::F {
         (self & self.same(255)).to_f32()
     }
+    /// The low four bits of each lane, less 8, in floats.
+    #[inline(always)]
+    fn centred_nibbles(self) -> Self::F {
+        self.low_nibbles() - self.same(8).to_f32()
+    }
+    /// Byte `index` of each lane as its lowest one, with zeros above.
+    #[inline(always)]
+    fn bytes(self, index: usize) -> Self {
+        (self >> (8 * index) as u32) & self.same(255)
+    }
+    /// Byte `index` of each lane as its highest one, with zeros below.
+    #[inline(always)]
+    fn top_bytes(self, index: usize) -> Self {
+        (self << (24 - 8 * index) as u32) & self.same(0xff00_0000)
+    }
 }
 
 /// Sixteen choices.
@@ -174,6 +189,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn transpose(self, rows: [Self::U; LANES]) -> [Self::U; LANES];
     /// The first `count` lanes.
     fn first(self, count: usize) -> Self::M;
+
+    /// Asks for memory that is read soon; nothing happens where there is no such instruction.
+    #[inline(always)]
+    fn prefetch<T>(self, _: &T) {}
 
     /// As many numbers as there are, up to sixteen; zeros behind them.
     #[inline(always)]

@@ -1,17 +1,18 @@
 //! One piece of the keys of one kv head. A packed key is unpacked once for up to eight query heads.
 //!
 //! Scores have a key in each lane, totals a word: either way a vector of codes is one shift away from a vector of
-//! words. Totals are put in order at the end. Each code becomes `scale · code + bias` in a register: a product
-//! with the codes and one with their bias, each far larger than the score, would cancel.
+//! words. Totals are put in order at the end. Codes are centred: with m, the code in the middle, a score is
+//! `Σ_g scale_g·Σ (code − m)·q + Σ_g (bias_g + m·scale_g)·Σ q`. Keys lie about 0, so that with codes as they are
+//! the two sums would cancel.
 
 use std::ops::Range;
 
 use super::host::{AHEAD, head};
-use super::problem::{MOST_GROUPS, MOST_WORDS, Problem, Rows};
+use super::problem::{Cache, MOST_GROUPS, MOST_WORDS, Problem, Rows};
 use crate::call::Data;
 use crate::how::How;
-use crate::lanes::{F32s, LANES, Mask, Simd, Task, U32s};
-use crate::numbers::{Bf16, F16, Format, exp};
+use crate::lanes::{F32s, LANES, Mask, Simd, Task, U32s, lanes_at};
+use crate::numbers::exp;
 
 /// Keys that are attended between two looks at the maximum.
 const KEYS: usize = 64;
@@ -60,7 +61,7 @@ impl Piece<'_> {
         at: usize,
         out: &mut [f32],
     ) -> usize {
-        let queries = Queries::<H>::of(self, at);
+        let queries = Queries::<H>::of(self, at, unit(CODES));
         let mut state =
             State::<S, H>::new(simd, self.of.values_packed.words.len.div_ceil(LANES) * CODES);
         let mut room = Room::<H>::new();
@@ -87,30 +88,42 @@ impl Piece<'_> {
         queries: &Queries<H>,
         room: &mut Room<H>,
     ) {
-        let Room { columns, scales, biases, weights, .. } = room;
-        let cache = &self.of.keys_packed;
+        let Room { columns, keys_scales, keys_biases, rows, weights, .. } = room;
+        let Cache { words, scales, biases } = &self.of.keys_packed;
+        let groups = self.of.groups();
         let shift = usize::from(self.how.is("wrong_group"));
-        let wrong = |group: usize| (group + shift).min(self.of.groups() - 1);
-        self.factors(&cache.scales, first, count, |key, group, of| scales[group][key] = of);
-        self.factors(&cache.biases, first, count, |key, group, of| biases[group][key] = of);
+        let wrong = |group: usize| (group + shift).min(groups - 1);
+        self.factors(scales, first, count, rows);
+        turn(rows, groups, keys_scales);
+        self.factors(biases, first, count, rows);
         if self.how.is("bias_forgotten") {
-            *biases = [[0.0; KEYS]; MOST_GROUPS];
+            rows.0.fill(0.0);
         }
+        turn(rows, groups, keys_biases);
+        let middle = simd.splat(middle(CODES));
+        let (base, step) = self.place(words);
         for from in (0..count).step_by(LANES) {
             self.columns(simd, first + from, count - from, columns);
-            // Two sums a head: a sum waits for the one before.
+            let next = base + step * (first + from + KEYS);
+            // What codes add, and what biases do.
             let mut sums = [[simd.splat(0.0); 2]; H];
-            for group in 0..self.of.groups() {
-                let scale = simd.load(&scales[wrong(group)].as_chunks().0[from / LANES]);
-                let bias = simd.load(&biases[wrong(group)].as_chunks().0[from / LANES]);
-                let words = self.of.group / CODES;
-                let at = group * words..(group + 1) * words;
-                let rows = std::array::from_fn(|h| &queries.rows[h].as_chunks().0[at.clone()]);
-                dots::<S, CODES, H>(simd, rows, &columns[at], [scale, bias], &mut sums);
+            for group in 0..groups {
+                let scale = simd.load(&keys_scales[wrong(group)].as_chunks().0[from / LANES]);
+                let bias = simd.load(&keys_biases[wrong(group)].as_chunks().0[from / LANES]);
+                let bias = scale.mul_add(middle, bias);
+                let per = self.of.group / CODES;
+                let at = group * per..(group + 1) * per;
+                let dots =
+                    dots::<S, CODES, H>(simd, queries, at, columns, words.data, (next, step));
+                let query = &queries.sums[group];
+                for ((sums, dot), &query) in sums.iter_mut().zip(dots).zip(query) {
+                    sums[0] = dot.mul_add(scale, sums[0]);
+                    sums[1] = bias.mul_add(simd.splat(query), sums[1]);
+                }
             }
             let there = simd.first(if self.how.is("tail_unmasked") { LANES } else { count - from });
-            for (&[even, odd], to) in sums.iter().zip(weights.iter_mut()) {
-                let scores = self.capped(simd, even + odd);
+            for (&[codes, biases], to) in sums.iter().zip(weights.iter_mut()) {
+                let scores = self.capped(simd, codes + biases);
                 let scores = there.select(scores, simd.splat(f32::NEG_INFINITY));
                 scores.store(&mut to.as_chunks_mut().0[from / LANES]);
             }
@@ -165,20 +178,27 @@ impl Piece<'_> {
         room: &mut Room<H>,
         totals: &mut [[[f32; LANES]; H]],
     ) {
-        let cache = &self.of.values_packed;
-        let Room { rows_scales, rows_biases, weights, .. } = room;
-        let by = if self.how.is("bias_x099") { 0.99 } else { 1.0 };
-        self.factors(&cache.scales, first, count, |key, group, of| rows_scales[key][group] = of);
-        self.factors(&cache.biases, first, count, |key, group, of| {
-            rows_biases[key][group] = by * of;
-        });
-        let (base, step) = self.place(&cache.words);
-        for at in (0..cache.words.len).step_by(LANES) {
-            let there = LANES.min(cache.words.len - at);
+        let Cache { words, scales, biases } = &self.of.values_packed;
+        let Room { rows, rows_biases, lanes_scales, lanes_biases, weights, .. } = room;
+        let groups = self.of.groups();
+        self.factors(scales, first, count, rows);
+        self.factors(biases, first, count, rows_biases);
+        if self.how.is("bias_x099") {
+            rows_biases.0.iter_mut().for_each(|of| *of *= 0.99);
+        }
+        let (base, step) = self.place(words);
+        for at in (0..words.len).step_by(LANES) {
+            let there = LANES.min(words.len - at);
             let group = std::array::from_fn(|lane| {
                 ((at + lane.min(there - 1)) * CODES / self.of.group) as u32
             });
             let group = simd.load_bits(&group);
+            for key in 0..count.min(KEYS) {
+                let scale = simd.load(lanes_at(&rows.0, key * groups));
+                let bias = simd.load(lanes_at(&rows_biases.0, key * groups));
+                scale.lookup(group).store(&mut lanes_scales[key]);
+                bias.lookup(group).store(&mut lanes_biases[key]);
+            }
             for part in (0..CODES).step_by(I) {
                 let to = &mut totals[at / LANES * CODES + part..][..I];
                 let mut sums = [[simd.splat(0.0); H]; I];
@@ -189,12 +209,15 @@ impl Piece<'_> {
                 }
                 for key in 0..count.min(KEYS) {
                     let start = base + step * (first + key) + at;
-                    let words = load_words(simd, &cache.words.data[start..start + there]);
-                    let words = words >> (part * 32 / CODES) as u32;
-                    let scale = simd.load(&rows_scales[key]).lookup(group);
-                    let bias = simd.load(&rows_biases[key]).lookup(group);
+                    // Each part asks for its share of the keys of the next block.
+                    if key % (CODES / I) == part / I {
+                        ask(simd, words.data, start + step * KEYS);
+                    }
+                    let codes = load_words(simd, &words.data[start..start + there]);
+                    let scale = simd.load(&lanes_scales[key]);
+                    let bias = simd.load(&lanes_biases[key]);
                     for (i, sums) in sums.iter_mut().enumerate() {
-                        let value = decode::<S, CODES>(words, i).mul_add(scale, bias);
+                        let value = decode::<S, CODES>(codes, part + i).mul_add(scale, bias);
                         for (sum, weights) in sums.iter_mut().zip(weights.iter()) {
                             *sum = simd.splat(weights[key]).mul_add(value, *sum);
                         }
@@ -219,32 +242,46 @@ impl Piece<'_> {
         (rows.start(self.batch, self.kv_head, 0), rows.step())
     }
 
-    /// Scales or biases of keys `first .. first + count`, widened.
+    /// Scales or biases of keys `first .. first + count`, widened, one key behind the other.
     #[inline(always)]
-    fn factors(
-        &self,
-        rows: &Rows<Data<'_>>,
-        first: usize,
-        count: usize,
-        mut put: impl FnMut(usize, usize, f32),
-    ) {
-        for key in 0..count.min(KEYS) {
-            let start = rows.start(self.batch, self.kv_head, first + key);
-            let at = start..start + rows.len;
-            match rows.data {
-                Data::F32(of) => each(&of[at], |group, of| put(key, group, of)),
-                Data::F16(of) => each(&of[at], |group, of| put(key, group, F16::widen(of))),
-                Data::Bf16(of) => each(&of[at], |group, of| put(key, group, Bf16::widen(of))),
-                Data::U32(_) | Data::I32(_) => {}
+    fn factors(&self, of: &Rows<Data<'_>>, first: usize, count: usize, to: &mut Factors) {
+        let start = of.start(self.batch, self.kv_head, first);
+        let to = &mut to.0[..count.min(KEYS) * of.len];
+        if of.step() == of.len {
+            of.data.widen(start, to);
+        } else {
+            for (key, to) in to.chunks_exact_mut(of.len).enumerate() {
+                of.data.widen(start + key * of.step(), to);
             }
         }
     }
 }
 
+/// From a key's groups to a group's keys.
 #[inline(always)]
-fn each<T: Copy>(of: &[T], mut put: impl FnMut(usize, T)) {
-    for (group, &of) in of.iter().enumerate() {
-        put(group, of);
+fn turn(rows: &Factors, groups: usize, to: &mut [[f32; KEYS]; MOST_GROUPS]) {
+    for (group, to) in to.iter_mut().enumerate().take(groups) {
+        for (to, &of) in to.iter_mut().zip(rows.0[group..].iter().step_by(groups)) {
+            *to = of;
+        }
+    }
+}
+
+/// The code in the middle.
+const fn middle(codes: usize) -> f32 {
+    if codes == 8 { 8.0 } else { 128.0 }
+}
+
+/// What a centred code is to be multiplied by.
+const fn unit(codes: usize) -> f32 {
+    if codes == 8 { 1.0 } else { 1.0 / 16_777_216.0 }
+}
+
+/// Asks for an element that is read soon, where there is one.
+#[inline(always)]
+fn ask<S: Simd, T>(simd: S, of: &[T], at: usize) {
+    if let Some(next) = of.get(at) {
+        simd.prefetch(next);
     }
 }
 
@@ -260,78 +297,112 @@ fn load_words<S: Simd>(simd: S, words: &[u32]) -> S::U {
 /// Code `index` of each word.
 #[inline(always)]
 fn decode<S: Simd, const CODES: usize>(words: S::U, index: usize) -> S::F {
-    let moved = words >> (index * 32 / CODES) as u32;
-    if CODES == 8 { moved.low_nibbles() } else { moved.low_bytes() }
+    if CODES == 8 {
+        (words >> (4 * index) as u32).low_nibbles()
+    } else {
+        words.bytes(index).to_f32()
+    }
 }
 
-/// Adds the products of one group, a key in each lane. They are summed alone first: short sums err less.
+/// Code `index` of each word, less the one in the middle, in units.
+#[inline(always)]
+fn centred<S: Simd, const CODES: usize>(words: S::U, index: usize) -> S::F {
+    if CODES == 8 {
+        (words >> (4 * index) as u32).centred_nibbles()
+    } else {
+        words.top_bytes(index).to_f32()
+    }
+}
+
+/// The products of the words `at` of one group, a key in each lane. Meanwhile asks for the rows from `next` on.
 #[inline(always)]
 fn dots<S: Simd, const CODES: usize, const H: usize>(
     simd: S,
-    rows: [&[[f32; CODES]]; H],
-    columns: &[[u32; LANES]],
-    [scale, bias]: [S::F; 2],
-    sums: &mut [[S::F; 2]; H],
-) {
-    let rows = rows.map(|row| &row[..columns.len()]);
-    let mut local = [[simd.splat(0.0); 2]; H];
-    for (word, column) in columns.iter().enumerate() {
-        let column = simd.load_bits(column);
+    queries: &Queries<H>,
+    at: Range<usize>,
+    columns: &[[u32; LANES]; MOST_WORDS],
+    words: &[u32],
+    (next, step): (usize, usize),
+) -> [S::F; H] {
+    // Two sums a head: a sum waits for the one before.
+    let mut sums = [[simd.splat(0.0); 2]; H];
+    let rows = &queries.rows.as_chunks::<CODES>().0[at.clone()];
+    for ((word, column), query) in at.clone().zip(&columns[at]).zip(rows) {
+        ask(simd, words, next + word % LANES * step + word / LANES * LANES);
+        let mut column = simd.load_bits(column);
+        if CODES == 4 {
+            // With its highest bit flipped, a byte less 128 is a signed one.
+            column = column ^ simd.splat_bits(0x8080_8080);
+        }
         for pair in 0..CODES / 2 {
             let [even, odd] = [2 * pair, 2 * pair + 1];
-            let keys = [
-                decode::<S, CODES>(column, even).mul_add(scale, bias),
-                decode::<S, CODES>(column, odd).mul_add(scale, bias),
-            ];
-            for (row, sums) in rows.iter().zip(&mut local) {
-                sums[0] = keys[0].mul_add(simd.splat(row[word][even]), sums[0]);
-                sums[1] = keys[1].mul_add(simd.splat(row[word][odd]), sums[1]);
+            let keys = [centred::<S, CODES>(column, even), centred::<S, CODES>(column, odd)];
+            for (h, sums) in sums.iter_mut().enumerate() {
+                sums[0] = keys[0].mul_add(simd.splat(query[even][h]), sums[0]);
+                sums[1] = keys[1].mul_add(simd.splat(query[odd][h]), sums[1]);
             }
         }
     }
-    for (sums, local) in sums.iter_mut().zip(local) {
-        *sums = [sums[0] + local[0], sums[1] + local[1]];
-    }
+    sums.map(|[even, odd]| even + odd)
 }
 
-/// The queries of some heads.
+/// The queries of some heads, multiplied by the factor of the scores.
 struct Queries<const H: usize> {
-    /// Multiplied by the factor of the scores.
-    rows: [Vec<f32>; H],
+    /// By element, per unit of a code.
+    rows: Vec<[f32; H]>,
+    /// By group.
+    sums: Vec<[f32; H]>,
 }
 
 impl<const H: usize> Queries<H> {
-    fn of(piece: &Piece<'_>, at: usize) -> Self {
+    fn of(piece: &Piece<'_>, at: usize, unit: f32) -> Self {
         let of = piece.of;
         let scale = if piece.how.is("scale_off") { of.scale * 1.01 } else { of.scale };
-        let rows: [Vec<f32>; H] = std::array::from_fn(|h| {
-            let start =
-                of.queries.start(piece.batch, head(piece.kv_head, at + h, of, piece.how), 0);
-            (0..of.dim).map(|i| scale * of.queries.data.f32(start + i)).collect()
+        let starts: [usize; H] = std::array::from_fn(|h| {
+            of.queries.start(piece.batch, head(piece.kv_head, at + h, of, piece.how), 0)
         });
-        Self { rows }
+        let rows: Vec<[f32; H]> = (0..of.dim)
+            .map(|i| starts.map(|start| scale * of.queries.data.f32(start + i)))
+            .collect();
+        let sum = |rows: &[[f32; H]]| {
+            let sum = |h: usize| rows.iter().map(|of| f64::from(of[h])).sum::<f64>();
+            std::array::from_fn(|h| sum(h) as f32)
+        };
+        let sums = rows.chunks(of.group).map(sum).collect();
+        Self { rows: rows.into_iter().map(|row| row.map(|of| unit * of)).collect(), sums }
     }
 }
 
-/// What one block of keys is worked in.
+/// Scales or biases of a block, and room to read sixteen from the last.
+#[repr(align(64))]
+struct Factors([f32; KEYS * MOST_GROUPS + LANES]);
+
+/// What one block of keys is worked in, in whole lines of the cache.
+#[repr(align(64))]
 struct Room<const H: usize> {
     columns: [[u32; LANES]; MOST_WORDS],
-    scales: [[f32; KEYS]; MOST_GROUPS],
-    biases: [[f32; KEYS]; MOST_GROUPS],
-    rows_scales: [[f32; LANES]; KEYS],
-    rows_biases: [[f32; LANES]; KEYS],
+    keys_scales: [[f32; KEYS]; MOST_GROUPS],
+    keys_biases: [[f32; KEYS]; MOST_GROUPS],
+    rows: Factors,
+    rows_biases: Factors,
+    /// Of each word.
+    lanes_scales: [[f32; LANES]; KEYS],
+    lanes_biases: [[f32; LANES]; KEYS],
     /// Scores, then weights.
     weights: [[f32; KEYS]; H],
 }
 
 impl<const H: usize> Room<H> {
     fn new() -> Box<Self> {
+        const NONE: Factors = Factors([0.0; KEYS * MOST_GROUPS + LANES]);
         Box::new(Self {
             columns: [[0; LANES]; MOST_WORDS],
-            scales: [[0.0; KEYS]; MOST_GROUPS],
-            biases: [[0.0; KEYS]; MOST_GROUPS],
-            rows_scales: [[0.0; LANES]; KEYS],
-            rows_biases: [[0.0; LANES]; KEYS],
+            keys_scales: [[0.0; KEYS]; MOST_GROUPS],
+            keys_biases: [[0.0; KEYS]; MOST_GROUPS],
+            rows: NONE,
+            rows_biases: NONE,
+            lanes_scales: [[0.0; LANES]; KEYS],
+            lanes_biases: [[0.0; LANES]; KEYS],
             weights: [[0.0; KEYS]; H],
         })
     }

@@ -260,6 +260,10 @@ impl Simd for Avx2 {
         ]));
         both!(M, _mm256_cmpgt_epi32, count.0, lane.0)
     }
+    #[inline(always)]
+    fn prefetch<T>(self, from: &T) {
+        simd!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()));
+    }
 }
 
 /// Exchanges rows and columns, in four blocks of eight by eight.

@@ -213,6 +213,36 @@ impl U32s for U {
             _mm512_permutexvar_ps(self.0, table)
         }))
     }
+    #[inline(always)]
+    fn centred_nibbles(self) -> F {
+        F(simd!({
+            let table = _mm512_setr_ps(
+                -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0,
+                7.0,
+            );
+            _mm512_permutexvar_ps(self.0, table)
+        }))
+    }
+    #[inline(always)]
+    fn bytes(self, index: usize) -> Self {
+        self.shuffled(|lane| NO_BYTES << 8 | (4 * lane + index) as u32)
+    }
+    #[inline(always)]
+    fn top_bytes(self, index: usize) -> Self {
+        self.shuffled(|lane| NO_BYTES | ((4 * lane + index) as u32) << 24)
+    }
+}
+
+/// Places of no bytes in the lowest three.
+const NO_BYTES: u32 = 0x80_8080;
+
+impl U {
+    /// The bytes at the given places of the quarter that a lane of it is in; zeros where there is no place.
+    #[inline(always)]
+    fn shuffled(self, places: impl Fn(usize) -> u32) -> Self {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|lane| places(lane) as i32);
+        Self(simd!(_mm512_shuffle_epi8(self.0, _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d)))))
+    }
 }
 
 impl Mask for M {
@@ -262,6 +292,10 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn first(self, count: usize) -> M {
         M(lanes(count))
+    }
+    #[inline(always)]
+    fn prefetch<T>(self, from: &T) {
+        simd!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()));
     }
     #[inline(always)]
     fn load_first(self, from: &[f32]) -> F {

@@ -108,6 +108,13 @@ impl Task for Integers {
             a.to_f32().bits(),
             a.low_nibbles().bits(),
             a.low_bytes().bits(),
+            a.centred_nibbles().bits(),
+            a.bytes(0),
+            a.bytes(2),
+            a.bytes(3),
+            a.top_bytes(0),
+            a.top_bytes(1),
+            a.top_bytes(3),
             rounded.round_to_int(),
         ];
         every
@@ -141,6 +148,13 @@ fn integers_wrap_shift_and_turn() {
         each(|a, _| (a as i32 as f32).to_bits()),
         each(|a, _| ((a & 15) as f32).to_bits()),
         each(|a, _| ((a & 255) as f32).to_bits()),
+        each(|a, _| ((a & 15) as f32 - 8.0).to_bits()),
+        each(|a, _| a & 255),
+        each(|a, _| a >> 16 & 255),
+        each(|a, _| a >> 24),
+        each(|a, _| a << 24),
+        each(|a, _| (a >> 8) << 24),
+        each(|a, _| a >> 24 << 24),
         [-2i32, -2, 0, 0, 2, 2, 9, -9, 1_000_000, -1_000_000, 0, 0, 0, 1, 128, -87]
             .map(|of| of as u32),
     ];
