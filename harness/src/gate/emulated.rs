@@ -29,8 +29,10 @@ use crate::metal::Files;
 const ORDERS: [u64; 3] = [0, 1, 2];
 /// Work of a trial that is emulated, at most: multiply-adds, and elements of operands and results.
 const WORK: usize = 1 << 20;
-/// Trials and probes of a cell, at most, of each part.
+/// Trials of a cell, at most, of each part.
 const TRIALS: usize = 10;
+/// Probes of a cell, at most: each is for one kind of bug.
+const PROBES: usize = 40;
 
 /// A Metal kernel, with or without a bug.
 struct Emulated<'a> {
@@ -372,14 +374,14 @@ fn tried(
     let lattice = |dtype| {
         let trial = move |sizes: &&'static [usize]| candidate.trial(class, sizes, dtype, 0);
         let probe = |trial| Probe { trial, expected: Expected::Reference };
-        of_every_size(candidate, class.lattice.iter().map(trial).map(probe).collect())
+        of_every_size(candidate, class.lattice.iter().map(trial).map(probe).collect(), TRIALS)
     };
     let half = dtype != Dtype::F32;
     let twins = half && candidate.spec().dtypes.contains(&Dtype::F32);
     let parts = [
         (if half { Part::Lattice } else { Part::Single }, lattice(dtype)),
         (Part::Twin, if twins { lattice(Dtype::F32) } else { Vec::new() }),
-        (Part::Probe, of_every_size(candidate, candidate.probes(class, dtype))),
+        (Part::Probe, of_every_size(candidate, candidate.probes(class, dtype), PROBES)),
     ];
     let all =
         parts.into_iter().flat_map(|(part, probes)| probes.into_iter().map(move |of| (part, of)));
@@ -388,12 +390,12 @@ fn tried(
 
 /// Of those that are small enough to be emulated some of every size, the smallest and the largest among them; the
 /// smallest first.
-fn of_every_size(candidate: &dyn Candidate, probes: Vec<Probe>) -> Vec<Probe> {
+fn of_every_size(candidate: &dyn Candidate, probes: Vec<Probe>, most: usize) -> Vec<Probe> {
     let sized = probes.into_iter().map(|probe| (work(candidate, &probe.trial), probe));
     let mut fit: Vec<_> = sized.filter(|(work, _)| *work <= WORK).collect();
     fit.sort_by_key(|(work, _)| *work);
     let last = fit.len().saturating_sub(1);
-    let taken = TRIALS.min(fit.len());
+    let taken = most.min(fit.len());
     let wanted: Vec<usize> = (0..taken).map(|at| at * last / (taken - 1).max(1)).collect();
     let all = fit.into_iter().enumerate();
     all.filter(|(at, _)| wanted.contains(at)).map(|(_, (_, probe))| probe).collect()

@@ -24,8 +24,9 @@ pub struct ErrorReport {
 
 /// Holds a result to its bounds (design §5): `rmse(c,o) ≤ m·rmse(b,o) + floor` and `max(c,o) ≤ 2·max(b,o) + floor`,
 /// as a whole and row by row (along the last axis), with m = 2 in f32 and 3 in half types, floor = 2 ulp of max|o|. A
-/// row's baseline is its own or the usual one at its size, whichever is larger: the elements of a row share roundings,
-/// and of two right kernels one is by chance more than twice as near in one row of three. And no bias: neither the mean of c − o nor its slope on o (an error of scale) is further from 0 than the
+/// row's baseline is its own, or twice what nine in ten rows keep to at their size, whichever is larger: the elements of
+/// a row share roundings (of its scores, of its norm), so that a row is one draw, and of two right kernels one is by chance
+/// more than twice as near in one row of three. And no bias: neither the mean of c − o nor its slope on o (an error of scale) is further from 0 than the
 /// baseline's by more than 4 standard errors, where a row counts as one observation.
 ///
 /// Elements where c, b or o is not finite are left to E0.
@@ -86,7 +87,7 @@ impl Bounds {
     }
 }
 
-/// The baseline's errors in rows, as parts of the largest value of each: medians over the rows.
+/// The baseline's errors in rows, as parts of the largest value of each: what nine in ten rows keep to.
 struct Usual {
     rmse: f64,
     largest: f64,
@@ -98,14 +99,15 @@ impl Usual {
             let parts = rows.iter().filter(|row| row.most > 0.0);
             let mut parts: Vec<f64> = parts.map(|row| size(&row.baseline) / row.most).collect();
             parts.sort_by(f64::total_cmp);
-            parts.get(parts.len() / 2).copied().unwrap_or(0.0)
+            parts.get(parts.len() * 9 / 10).copied().unwrap_or(0.0)
         };
         Self { rmse: over(|size| size.rmse), largest: over(|size| size.largest) }
     }
 
     fn raise(&self, row: &mut Errors) {
-        row.baseline.rmse = row.baseline.rmse.max(self.rmse * row.most);
-        row.baseline.largest = row.baseline.largest.max(self.largest * row.most);
+        let usual = |part: f64| 2.0 * part * row.most;
+        row.baseline.rmse = row.baseline.rmse.max(usual(self.rmse));
+        row.baseline.largest = row.baseline.largest.max(usual(self.largest));
     }
 }
 
