@@ -27,7 +27,9 @@ pub fn dispatches_of(kernel: &str, class: &str) -> u64 {
 }
 
 fn counted(wanted: impl Fn(&Calls) -> bool) -> u64 {
-    CALLS.with_borrow(|calls| calls.iter().filter(|of| wanted(of)).map(|of| of.count.load(Ordering::Relaxed)).sum())
+    CALLS.with_borrow(|calls| {
+        calls.iter().filter(|of| wanted(of)).map(|of| of.count.load(Ordering::Relaxed)).sum()
+    })
 }
 
 /// Counts from zero again.

@@ -261,7 +261,9 @@ unsafe fn out<'a>(dtype: Dtype, shape: &[usize], span: &Span) -> Out<'a> {
     // SAFETY: as the caller says; an empty slice needs a pointer that is not null.
     unsafe {
         match dtype {
-            Dtype::F16 if len > 0 => Out::F16(std::slice::from_raw_parts_mut(span.start.cast(), len)),
+            Dtype::F16 if len > 0 => {
+                Out::F16(std::slice::from_raw_parts_mut(span.start.cast(), len))
+            }
             Dtype::Bf16 if len > 0 => {
                 Out::Bf16(std::slice::from_raw_parts_mut(span.start.cast(), len))
             }
@@ -316,8 +318,7 @@ mod tests {
     }
 
     fn attend(queries: &Array, others: &Array) -> Vec<f32> {
-        let params =
-            [("scale", 0.5), ("causal", 1.0), ("window", 0.0), ("want_lse", 0.0)].to_vec();
+        let params = [("scale", 0.5), ("causal", 1.0), ("window", 0.0), ("want_lse", 0.0)].to_vec();
         let operands = [("queries", queries), ("keys", others), ("values", others)];
         let results = vec![(Dtype::F32, vec![1, 2, 5, 8])];
         let out = later("flash_attention", &operands, Params(params), results);

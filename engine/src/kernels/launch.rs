@@ -136,7 +136,6 @@ fn enqueue(
     let ran = counters::counter(candidate.spec().id, candidate.class(&call));
     let params = call.params;
     let named = operands.iter().zip(lent).map(|((name, _), lent)| (*name, lent.dtype()));
-    let deferred =
-        Deferred { candidate, operands: named.collect(), params, how, results, ran };
+    let deferred = Deferred { candidate, operands: named.collect(), params, how, results, ran };
     deferred.enqueue(&lent.iter().map(Lent::array).collect::<Vec<_>>())
 }

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Time that the rounds of a cell may take, beyond the fewest there must be.
-const BUDGET: Duration = Duration::from_millis(1000);
+const BUDGET: Duration = Duration::from_secs(1);
 /// The same in a quick run, which has too few rounds where that is not enough.
 const QUICK: Duration = Duration::from_millis(150);
 /// Most rounds.
