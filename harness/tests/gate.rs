@@ -3,7 +3,11 @@
 
 mod support;
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+};
 
 use rstest::rstest;
 use support::Project;
@@ -49,4 +53,43 @@ fn nothing_is_accepted_in_continuous_integration() {
     let mut command = project.command(&["ledger", "accept"]);
     let ran = support::Ran::from(command.env("CI", "true").output().unwrap()).expect(USAGE);
     assert!(ran.stderr.contains("never in continuous integration"), "{}", ran.stderr);
+}
+
+/// A quick gate of one kernel: 6 cells of 9 kinds of evidence.
+const QUICK: [&str; 6] = ["gate", "fused_geglu_vjp", "--quick", "--format", "jsonl", "--record"];
+const EVIDENCE: usize = 54;
+
+#[test]
+fn a_killed_gate_is_finished_where_it_stood() {
+    let project = Project::new();
+    let mut command = project.command(&[&QUICK[..], &["killed"]].concat());
+    let mut run = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    lines.nth(19).unwrap().unwrap();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let refused = project.run(&[&QUICK[..], &["killed", "--jobs", "1", "--resume"]].concat());
+    let mut ids: Vec<String> = refused.expect(HELD).rows().into_iter().map(|row| row.id).collect();
+    assert_eq!(ids.len(), EVIDENCE, "rows of the first sitting are shown again, none twice");
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), EVIDENCE);
+    assert!(
+        !project.path().join("goldens/ledger.toml.new").exists(),
+        "a quick gate decides nothing"
+    );
+    let again = project.run(&[&QUICK[..], &["killed", "--resume"]].concat()).expect(USAGE);
+    assert!(again.stderr.contains("nothing to resume"), "{}", again.stderr);
+}
+
+#[test]
+fn a_promotion_by_hand_is_not_believed() {
+    let project = Project::new();
+    let path = project.path().join("goldens/ledger.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"hold\"", "\"promote\"", 1)).unwrap();
+    for command in ["check", "show"] {
+        let ran = project.run(&["ledger", command]).expect(STALE);
+        assert!(ran.stderr.contains("not by hand"), "{}", ran.stderr);
+    }
 }
