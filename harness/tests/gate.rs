@@ -22,6 +22,8 @@ const STALE: i32 = 101;
 #[case::both(&["gate", "--quick", "--explain", "x"], "cannot be used with")]
 #[case::trial(&["case", "kernel/fused_nothing/f32/rows/n=1"], "there is no kernel `fused_nothing`")]
 #[case::no_trial(&["case", "kernel/fused_nothing"], "wanted kernel/KERNEL/DTYPE/CLASS/TRIAL")]
+#[case::lever(&["generate", "glassllm-4bit", "--prompt", "x", "--levers", "fused_nothing=on"], "wanted one of the kernels")]
+#[case::position(&["generate", "glassllm-4bit", "--prompt", "x", "--levers", "fused_mlp=maybe"], "ID=off|promoted|on")]
 #[case::nothing_pending(&["ledger", "accept"], "nothing is pending")]
 #[case::nothing_to_resume(&["gate", "--resume", "--record", "elsewhere"], "nothing to resume")]
 fn what_cannot_be_done_says_why(#[case] arguments: &[&str], #[case] why: &str) {

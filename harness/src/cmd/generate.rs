@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::say;
 use super::{Common, Result};
 
-/// Let the engine continue a prompt, greedily
+/// Let the engine continue a prompt, greedily, with the kernels that the accepted ledger turns on
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// A model from goldens/models.toml, or a folder with config.json and safetensors
@@ -18,6 +18,9 @@ pub struct Args {
     /// Tokens at most
     #[arg(long, default_value_t = 64)]
     pub max_tokens: usize,
+    /// Kernels otherwise: ID=off|promoted|on,…; MLX_PARITY_KERNELS comes after it
+    #[arg(long, value_name = "LEVERS", default_value = "")]
+    pub levers: String,
 }
 
 /// Runs the command: this is the one place where the engine runs in the program's own process.
@@ -25,7 +28,9 @@ pub struct Args {
 pub fn run(common: &Common, args: &Args) -> Result {
     use std::ops::ControlFlow;
 
-    use mlx_parity_engine::{GenerateOptions, LoadOptions, Model, Tokenizer, generate};
+    use mlx_parity_engine::{
+        GenerateOptions, LoadOptions, Model, Tokenizer, generate, kernels::Policy,
+    };
 
     use super::Failure;
     use crate::exit::ExitCode;
@@ -35,7 +40,9 @@ pub fn run(common: &Common, args: &Args) -> Result {
     let model = Model::load(&dir, &LoadOptions::default()).map_err(engine)?;
     let tokenizer = Tokenizer::load(&dir).map_err(engine)?;
     let prompt = tokenizer.encode(&args.prompt).map_err(engine)?;
-    let options = GenerateOptions::for_model(&model, args.max_tokens);
+    let levers = Policy::l3().with(&args.levers).and_then(Policy::with_environment);
+    let mut options = GenerateOptions::for_model(&model, args.max_tokens);
+    options.composition.kernels = levers.map_err(Failure::usage)?;
     let mut said = Said { tokenizer: &tokenizer, ids: prompt.clone(), shown: String::new() };
     let mut failed = said.show().err();
     generate(&model, &prompt, &options, |id| {
