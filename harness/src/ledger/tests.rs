@@ -68,7 +68,7 @@ fn decisions_wait_until_they_are_accepted() {
 
 #[test]
 fn nothing_is_accepted_in_continuous_integration() {
-    let Project { store, .. } = Project::new();
+    let Project { store, dir: _kept } = Project::new();
     store.propose([entry("decode", Verdict::Missing)]).unwrap();
     let store = Store { in_ci: true, ..store };
     assert!(matches!(store.accept(""), Err(StoreError::InCi)));
