@@ -18,7 +18,7 @@ pub struct Args {
     /// Tokens at most
     #[arg(long, default_value_t = 64)]
     pub max_tokens: usize,
-    /// Kernels otherwise: ID=off|promoted|on,…; MLX_PARITY_KERNELS comes after it
+    /// Kernels otherwise: ID=off|promoted|on,…; `MLX_PARITY_KERNELS` comes after it
     #[arg(long, value_name = "LEVERS", default_value = "")]
     pub levers: String,
 }
