@@ -60,7 +60,9 @@ fn verdict(report: &EnvelopeReport, screen: u64, dispatches: u64) -> Verdict {
     if dispatches == 0 {
         return Verdict::Missing;
     }
-    if !report.broken.is_empty() || screen < SCREEN {
+    // One prompt has no interval: bounds cannot be broken.
+    let broken = report.prompts > 1 && !report.broken.is_empty();
+    if broken || screen < SCREEN {
         return Verdict::Failed;
     }
     let few = report.positions < POSITIONS || report.prompts < PROMPTS;
@@ -79,6 +81,13 @@ fn told(report: &EnvelopeReport, screen: u64, dispatches: u64, verdict: Verdict)
     let numbers = format!(
         "KL ≤ {kl} (95 %), control {control}, decided agreement ≥ {agreement:.3}, {screen}/{SCREENED}, {dispatches} dispatches"
     );
+    if report.prompts < 2 && verdict == Verdict::Weak {
+        let mean = report.kl.mean;
+        return format!(
+            "KL {mean:.1e}, {screen}/{SCREENED}, {dispatches} dispatches: {} prompt, an interval takes two",
+            report.prompts
+        );
+    }
     let reason = report.broken.first().or(report.refused.first());
     match (verdict, reason) {
         (Verdict::Missing, _) => "the kernel took no call of this class".to_owned(),

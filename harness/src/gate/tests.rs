@@ -225,6 +225,15 @@ fn models_are_weighed(
 }
 
 #[test]
+fn one_prompt_tells_nothing() {
+    let own = positions(0.0, |_| true, 64);
+    let controls = Controls { again: own.clone(), split: own };
+    let modelled = model::weigh(&positions(1e-4, |_| true, 64), &controls, &[0; 64], 9);
+    assert_eq!(modelled.verdict, Verdict::Weak, "{}", modelled.what);
+    assert!(modelled.what.contains("1 prompt"), "{}", modelled.what);
+}
+
+#[test]
 fn memory_shows_what_a_run_must_not_do() {
     let class = &Toy::Right.classes()[0];
     let trial = Toy::Right.trial(class, &[33], Dtype::F32, 0);
