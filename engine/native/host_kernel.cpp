@@ -1,7 +1,10 @@
 // A kernel on the host as an operation of MLX's graph: evaluated when MLX gets to it, on the CPU's stream, on the
 // arrays' own memory. The kernel itself is Rust (engine/src/kernels/deferred.rs), called through `Run`.
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -111,9 +114,10 @@ class HostKernel : public mx::Primitive {
 
 } // namespace
 
-// Puts a call into the graph. `operands` point to arrays of MLX; `shapes` holds `ranks[i]` extents of each result in
-// turn, `dtypes` one operand or more each result has the dtype's code of, as in mlx-c's `mlx_dtype`. Fills `made` with
-// new arrays that the caller owns. Owns `call` from here on, and frees it with `drop`. False where MLX throws.
+// Puts a call into the graph. `operands` point to arrays of MLX; `shapes` holds the extents of each result in turn,
+// `ranks[i]` of them; `dtypes` says what each result is of: 0 float16, 1 float32, 2 bfloat16 (`code` in deferred.rs).
+// Fills `made` with new arrays that the caller owns. Owns `call` from here on, and frees it with `drop`. False where MLX
+// throws.
 extern "C" bool mlx_parity_host_kernel(
     const void* const* operands,
     size_t operand_count,
