@@ -20,8 +20,8 @@ use super::{
     case::{GateCase, GateRow},
     evidence::{error, probes, sanity, twin},
     memory::Answer,
-    mutants::{self, MutantReport, same},
-    weigh::Tally,
+    mutants::{self, MutantReport},
+    weigh::{Tally, Weighed},
 };
 use crate::metal::Files;
 
@@ -219,44 +219,12 @@ pub fn weigh(
         let mut reports = Vec::new();
         for mutant in names {
             let found = weighed(&emulated(Some(mutant.name)), &tried, true)?;
-            let (killed_by, first) = (found.rejecting(), found.first());
-            reports.push(MutantReport {
-                name: mutant.name.to_owned(),
-                what: mutant.what.to_owned(),
-                dead: killed_by.is_empty() && same(&found.seen, &clean.seen),
-                killed_by,
-                first,
-                screen: None,
-            });
+            reports.push(MutantReport::new(mutant, &found, &clean));
         }
         let (verdict, what) = mutants::finding(&reports);
         rows.push(GateRow { mutants: reports, ..GateRow::new(Evidence::Power, verdict, what) });
     }
     Ok(rows)
-}
-
-/// What the trials of a kernel showed.
-#[derive(Default)]
-struct Weighed {
-    /// E0 to E5, in order.
-    tallies: [Tally; 6],
-    /// The results of every launch, in order: what a mutant is compared with.
-    seen: Vec<Option<Vec<HostTensor>>>,
-}
-
-impl Weighed {
-    /// Codes of the evidence that rejects.
-    fn rejecting(&self) -> Vec<String> {
-        let tallies = Evidence::ALL.into_iter().zip(&self.tallies);
-        let rejecting = tallies.filter(|(_, tally)| tally.breach.is_some());
-        rejecting.map(|(kind, _)| kind.code().to_owned()).collect()
-    }
-
-    /// What rejects first, in words.
-    fn first(&self) -> Option<String> {
-        let breach = self.tallies.iter().find_map(|tally| tally.breach.as_ref())?;
-        Some(format!("{}: {}", breach.trial, breach.what))
-    }
 }
 
 fn row(kind: Evidence, tallies: &[Tally; 6]) -> GateRow {
@@ -364,7 +332,7 @@ fn one(
     Ok(Some(answer.results))
 }
 
-/// The smallest trials and probes of a class, each with what is right.
+/// Trials and probes of a class that are small enough, each with what is right.
 fn tried(
     candidate: &dyn Candidate,
     composed: &dyn Composed,

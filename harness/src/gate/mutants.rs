@@ -36,6 +36,21 @@ pub struct MutantReport {
 }
 
 impl MutantReport {
+    /// Of what a mutant's trials showed, beside the kernel as it is meant.
+    pub(super) fn new(mutant: &Mutant, weighed: &Weighed, clean: &Weighed) -> Self {
+        let killed_by: Vec<String> =
+            weighed.rejecting().map(|(evidence, _)| evidence.code().to_owned()).collect();
+        let first = weighed.rejecting().next();
+        Self {
+            name: mutant.name.to_owned(),
+            what: mutant.what.to_owned(),
+            dead: killed_by.is_empty() && same(&weighed.seen, &clean.seen),
+            killed_by,
+            first: first.map(|(_, breach)| format!("{}: {}", breach.trial, breach.what)),
+            screen: None,
+        }
+    }
+
     /// Whether it lives and nothing rejects it.
     pub fn survives(&self) -> bool {
         !self.dead && self.killed_by.is_empty()
@@ -49,22 +64,11 @@ pub fn all(candidate: &dyn Candidate, bank: &Bank, clean: &Weighed) -> Vec<Mutan
 }
 
 fn one(candidate: &dyn Candidate, bank: &Bank, clean: &Weighed, mutant: &Mutant) -> MutantReport {
-    let weighed = Scale::of_mutant(candidate, bank, mutant.name).weigh();
-    let killed_by: Vec<String> =
-        weighed.rejecting().map(|(evidence, _)| evidence.code().to_owned()).collect();
-    let first = weighed.rejecting().next();
-    MutantReport {
-        name: mutant.name.to_owned(),
-        what: mutant.what.to_owned(),
-        dead: killed_by.is_empty() && same(&weighed.seen, &clean.seen),
-        killed_by,
-        first: first.map(|(_, breach)| format!("{}: {}", breach.trial, breach.what)),
-        screen: None,
-    }
+    MutantReport::new(mutant, &Scale::of_mutant(candidate, bank, mutant.name).weigh(), clean)
 }
 
 /// Whether two kernels gave the same bits throughout.
-pub(super) fn same(a: &[Option<Vec<HostTensor>>], b: &[Option<Vec<HostTensor>>]) -> bool {
+fn same(a: &[Option<Vec<HostTensor>>], b: &[Option<Vec<HostTensor>>]) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|pair| match pair {
             (Some(a), Some(b)) => {
